@@ -8,7 +8,7 @@ CONFIGURE := cmake --log-level=WARNING >/dev/null
 PACKAGED := sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build test drive tiny-model wheel package test-package lint bench gpu-check gpu-budget fuzz sanitize \
+.PHONY: help deps build test drive tiny-model wheel package test-package test-release lint bench gpu-check gpu-budget fuzz sanitize \
   cross peers clean
 
 help: ## print this list
@@ -85,6 +85,10 @@ package: deps ## out/sparkpilot_*.deb: program, libraries, headers, manual pages
 test-package: ## install that package in a fresh root, use it without a network, remove it (as root; needs network)
 	@scripts/install_deps.sh package
 	@scripts/test_package.sh
+
+test-release: ## build and run the unit tests in a root of another release, SUITE=trixie (as root; needs network)
+	@scripts/install_deps.sh package
+	@scripts/test_release.sh $(SUITE)
 
 clean: ## remove everything that was built
 	rm -rf build build-* out

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Configures and builds this tree's last commit in a root of another release of the distribution, and runs the unit tests there.
+#
+#   scripts/test_release.sh [SUITE]       as root; by default trixie (Debian 13: g++ 14, oneDNN 3, Highway 1.2)
+#
+# MIRROR: where its packages are, by default Debian's. KEEP=DIR makes the root there and leaves it; one that is there is used
+# again, with what it has built. JOBS: 2. Takes about an hour on two cores. Without nvcc, unless the root has one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+suite=${1:-trixie}
+mirror=${MIRROR:-http://deb.debian.org/debian}
+jobs=${JOBS:-2}
+[ "$(id -u)" -eq 0 ] || { echo "test_release: a root of another release is made by root only" >&2; exit 2; }
+say() { echo "== $*"; }
+
+own=$(mktemp -d)
+trap 'rm -rf "$own"' EXIT
+root=${KEEP:-$own/root}
+if [ ! -x "$root/usr/bin/apt-get" ]; then
+  say "a fresh $suite from $mirror"
+  debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" >"$own/log" 2>&1 || { tail -5 "$own/log" >&2; exit 2; }
+fi
+# Mounts end with the shell.
+in_root() {
+  unshare -m sh -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mount -t tmpfs tmpfs "$0/tmp" &&
+    exec chroot "$0" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' \
+    "$root" "$@"
+}
+
+say "the last commit"
+mkdir -p "$root/src/sparkpilot"
+git archive --format=tar HEAD | tar -x -C "$root/src/sparkpilot"
+in_root /src/sparkpilot/scripts/install_deps.sh
+say "configured and built with $(in_root g++ --version | head -1)"
+in_root sh -c "cd /src/sparkpilot && cmake --preset release && cmake --build build -j$jobs"
+say "unit tests"
+in_root sh -c "cd /src/sparkpilot && ctest --test-dir build -j$jobs -L unit -LE 'peers|gpu' --output-on-failure"
+say "the demo"
+in_root sh -c "cd /tmp && /src/sparkpilot/build/sparkpilot drive --demo --quiet && /src/sparkpilot/build/sparkpilot version"
