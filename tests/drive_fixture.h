@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "drive_route.h"
+#include "program.h"
 #include "shared_folder.h"
 
 namespace sparkpilot {
@@ -25,6 +26,7 @@ inline std::string in_quotes(const fs::path& path) { return "'" + path.string() 
 class Background {
  public:
   explicit Background(const std::vector<std::string>& arguments, std::vector<std::string> launcher = {}) {
+    forget_settings();
     pid_ = fork();
     if (pid_ != 0) return;
     for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::signal(each, SIG_DFL);  // a background job's shell ignores some

@@ -364,6 +364,8 @@ class Threads(unittest.TestCase):
 class Gpu(unittest.TestCase):
     def test_on_an_emulated_gpu(self):
         driver, = list(BUILD.glob("**/emulated_cuda/libcuda.so.1"))[:1] or self.skipTest("there is no emulator")
+        if not sparkpilot.run("version")["gpu_code"]:
+            self.skipTest("built without nvcc: this program holds no GPU code")
         script = ("import numpy as np, session_test, sparkpilot\n"
                   "from sparkpilot import hardware\n"
                   "s = sparkpilot.Session(session_test.doubled(), device='cuda')\n"
