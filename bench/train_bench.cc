@@ -39,7 +39,7 @@ struct Settings {
   int threads = 0, steps = 20, micro_batches = 1;
   int64_t max_activations = 0;
   bool profile = false;
-  std::string precision = "fp32";
+  std::string precision = "fp32", kernels;
 };
 
 double median(std::vector<double> times) {
@@ -86,10 +86,11 @@ void measure(const Settings& s) {
   const ValueId loss = train::mean_squared_error(b, out, target);
   const int64_t start = now_ns();
   const PassOptions computed{.precision = *parse_precision(s.precision)};
-  train::TrainingProgram program(std::move(graph), loss, std::move(parameters), {},
-                                 {.micro_batches = s.micro_batches,
-                                  .max_activations = s.max_activations,
-                                  .session = {.threads = s.threads, .passes = computed, .profile = s.profile}});
+  train::TrainingProgram program(
+      std::move(graph), loss, std::move(parameters), {},
+      {.micro_batches = s.micro_batches,
+       .max_activations = s.max_activations,
+       .session = {.threads = s.threads, .passes = computed, .kernels = s.kernels, .profile = s.profile}});
   int64_t count = 0;
   for (const train::Parameter& each : program.parameters()) count += program.state(each.name).elements();
   std::printf("%s, batch %lld, %d threads: %lld parameters in %zu tensors, compiled in %.0f ms\n", s.model.c_str(),
@@ -158,6 +159,7 @@ int main(int argc, char** argv) {
   app.add_option("--max-activations", settings.max_activations, "Bytes; 0: any number");
   app.add_option("--precision", settings.precision, "Of the products: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--kernels", settings.kernels, "As SPARKPILOT_KERNELS: no-onednn is a machine without oneDNN");
   app.add_flag("--profile", settings.profile, "Also the time of each op and kernel in a micro-batch");
   app.add_option("--export", settings.exported, "Write the model and the batch into this folder");
   CLI11_PARSE(app, argc, argv);

@@ -36,6 +36,14 @@ const OpDef* twin(const Node& node) {
   return found && found->traits.channels_last ? found : nullptr;
 }
 
+// With channels first a convolution is fast by oneDNN only, which moves the images itself; its packages for Arm have no
+// fast convolutions.
+#if defined(__x86_64__)
+constexpr bool kChannelsFirst = true;
+#else
+constexpr bool kChannelsFirst = false;
+#endif
+
 // Convolutions and pools: with channels first the kernel moves the images itself.
 LayoutRole image_op(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
@@ -44,7 +52,8 @@ LayoutRole image_op(Edit& edit, NodeId id) {
   if (is_op(node, "sparkpilot::ConvWeightGradient")) {
     role.kind = LayoutRole::consumer;
     role.images = {true, true};
-    role.first_cost = moved_bytes(edit, node.inputs[0]) + moved_bytes(edit, node.inputs[1]);
+    const double moved = moved_bytes(edit, node.inputs[0]) + moved_bytes(edit, node.inputs[1]);
+    role.first_cost = kChannelsFirst ? moved : MinCut::kNever;
     return role;
   }
   role.images.assign(node.inputs.size(), false);
@@ -57,7 +66,7 @@ LayoutRole image_op(Edit& edit, NodeId id) {
   const double moved = moved_bytes(edit, node.inputs[0]) + moved_bytes(edit, node.outputs[0]);
   // A quantized convolution has fast kernels for channels last only.
   role.first_cost = is_op(node, "sparkpilot::QConv")                         ? MinCut::kNever
-                    : is_one_of(node, {"sparkpilot::Conv", "ConvTranspose"}) ? moved
+                    : is_one_of(node, {"sparkpilot::Conv", "ConvTranspose"}) ? (kChannelsFirst ? moved : MinCut::kNever)
                     : is_op(node, "Resize")                                  ? 0
                                                                              : moved / 2;
   return role;

@@ -192,6 +192,20 @@ class Narrowing {
     return is_op(node, "sparkpilot::ConvWeightGradient") && node.attrs.integer("group", 1) == 1;
   }
 
+  // On Arm, where oneDNN's packages have nothing fast, products in bf16 have kernels for constant weights only, and
+  // convolutions for those of one pixel and of single channels; the others are fast in f32.
+  bool has_kernel(const Node& node) const {
+    if (for_gpu_ || narrow_ != DType::bf16 || !cpu_features().neon) return true;
+    if (!graph_.constant(node.inputs[1])) return false;
+    if (node.op->name != "Conv" && node.op->name != "ConvTranspose") return true;
+    const Shape& weights = *graph_.value(node.inputs[1]).shape;
+    const std::vector<int64_t> strides = node.attrs.integers("strides");
+    const bool pixel = weights.elements(2, weights.rank()) == 1 &&
+                       std::ranges::all_of(strides, [](int64_t stride) { return stride == 1; });
+    const bool single = weights.rank() <= 4 && weights[1] == 1 && node.attrs.integer("group", 1) > 1;
+    return node.op->name == "Conv" && (pixel || single);
+  }
+
   // What no input reaches is small beside what a batch goes through, and parameters are not rounded before they meet.
   void find_what_runs() {
     for (const ValueId input : graph_.inputs()) runs_[input] = true;
@@ -261,7 +275,7 @@ class Narrowing {
   bool wants_16_bits(NodeId id) {
     const Node& node = graph_.node(id);
     if (has_bodies(node) || !fits(node)) return false;
-    if (node.op->traits.product) return !is_head(id);
+    if (node.op->traits.product) return !is_head(id) && has_kernel(node);
     if (node.op->traits.norm) return keeps_16_bits(node);
     if (node.op->traits.attention) return !is_head(id) && attends_in_16_bits(node);
     if (!node.op->traits.elementwise && !node.op->traits.picks) return false;

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "ops/axes.h"
 #include "ops/conv/window_gradient.h"
+#include "ops/cpu/conv/conv_columns.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
 #include "ops/cuda/conv_candidates.h"
@@ -169,11 +170,16 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
   return axis == 0 ? same_axis(0) : window_axis(axis);
 }
 
-constexpr Kernel kCpu[] = {{.name = "onednn",
-                            .accepts = conv_transpose_onednn_accepts,
-                            .prepare = conv_transpose_onednn_prepare,
-                            .run = onednn::run},
-                           {.name = "reference", .prepare = prepare, .run = run}};
+constexpr Kernel kOneDnn{.name = "onednn",
+                         .accepts = conv_transpose_onednn_accepts,
+                         .prepare = conv_transpose_onednn_prepare,
+                         .run = onednn::run};
+constexpr Kernel kReference{.name = "reference", .prepare = prepare, .run = run};
+constexpr Kernel kCpu[] = {kOneDnn, kReference};
+constexpr Kernel kInternalCpu[] = {
+    kOneDnn,
+    {.name = "columns", .accepts = conv_columns_accepts, .prepare = conv_columns_prepare, .run = conv_columns_run},
+    kReference};
 
 const OpDef kOps[] = {{.name = "ConvTranspose",
                        .doc = "Transposed convolution in one to three dimensions.",
@@ -199,7 +205,7 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
                        .traits = {.product = true, .channels_last = true, .finite = true},
                        .infer = infer,
                        .axes = axes,
-                       .cpu = kCpu,
+                       .cpu = kInternalCpu,
                        .cuda = cuda::conv_candidates(),
                        .expand = expand_channels_last,
                        .cost = cost,

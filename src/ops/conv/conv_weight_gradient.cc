@@ -135,33 +135,38 @@ void run_depthwise(const Call& c) {
 }
 
 // Measured (bench/kernel_bench.cc): small kernels of small images, and 1x1 of small images, whose channels are many.
+// Other dense kernels are for processors on which oneDNN has none.
 std::string_view depthwise_yields(const Problem& p) {
   const KernelWindow w = shape_of(p).window;
   return w.kernel_size() <= 9 && w.out_size() < 4096 ? "onednn" : "";
 }
-std::string_view pointwise_yields(const Problem& p) { return shape_of(p).window.out_size() < 1024 ? "onednn" : ""; }
+std::string_view dense_yields(const Problem& p) {
+  const ConvShape s = shape_of(p);
+  return !s.is_pointwise() || s.window.out_size() < 1024 ? "onednn" : "";
+}
 
-Acceptance accepts_pointwise(const Problem& p) {
+Acceptance accepts_dense(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} images", name(p.inputs[0].dtype));
   const ConvShape s = shape_of(p);
   if (s.empty()) return "empty";
+  if (s.channels_last) return s.window.dims < 3 ? Acceptance(true) : "three dimensions";
   return s.is_pointwise() ? Acceptance(true) : "not 1x1 at stride 1";
 }
 
-std::unique_ptr<KernelState> prepare_pointwise(const Problem& p) {
+std::unique_ptr<KernelState> prepare_dense(const Problem& p) {
   auto state = std::make_unique<SimdState>();
   const ConvShape& s = state->shape = shape_of(p);
   state->workspace = s.channels_last
-                         ? pointwise_pixels_floats({s, nullptr, nullptr, nullptr}) * static_cast<int64_t>(sizeof(float))
+                         ? dense_pixels_floats({s, nullptr, nullptr, nullptr}) * static_cast<int64_t>(sizeof(float))
                          : s.weights() * static_cast<int64_t>(sizeof(double));
   return state;
 }
 
-void run_pointwise(const Call& c) {
+void run_dense(const Call& c) {
   const WeightGradient g = operands(c);
   if (g.shape.channels_last) {
-    parallel_for(pointwise_pixels_tiles(g), 1, [&](int64_t begin, int64_t end) {
-      pointwise_pixels(g, begin, end, reinterpret_cast<float*>(c.workspace));
+    parallel_for(dense_pixels_tiles(g), 1, [&](int64_t begin, int64_t end) {
+      dense_pixels(g, begin, end, reinterpret_cast<float*>(c.workspace));
     });
     return;
   }
@@ -250,21 +255,18 @@ constexpr AttrSpec kAttrs[] = {
     {"auto_pad", AttrType::text},   {"channels_last", AttrType::integer},       {"dilations", AttrType::integers},
     {"group", AttrType::integer},   {"kernel_shape", AttrType::integers, true}, {"pads", AttrType::integers},
     {"strides", AttrType::integers}};
-constexpr Kernel kCpu[] = {{.name = "depthwise",
-                            .accepts = accepts_depthwise,
-                            .prepare = prepare_depthwise,
-                            .run = run_depthwise,
-                            .yields = depthwise_yields},
-                           {.name = "pointwise",
-                            .accepts = accepts_pointwise,
-                            .prepare = prepare_pointwise,
-                            .run = run_pointwise,
-                            .yields = pointwise_yields},
-                           {.name = "onednn",
-                            .accepts = conv_weight_gradient_onednn_accepts,
-                            .prepare = conv_weight_gradient_onednn_prepare,
-                            .run = onednn::run},
-                           {.name = "reference", .run = run}};
+constexpr Kernel kCpu[] = {
+    {.name = "depthwise",
+     .accepts = accepts_depthwise,
+     .prepare = prepare_depthwise,
+     .run = run_depthwise,
+     .yields = depthwise_yields},
+    {.name = "dense", .accepts = accepts_dense, .prepare = prepare_dense, .run = run_dense, .yields = dense_yields},
+    {.name = "onednn",
+     .accepts = conv_weight_gradient_onednn_accepts,
+     .prepare = conv_weight_gradient_onednn_prepare,
+     .run = onednn::run},
+    {.name = "reference", .run = run}};
 
 const OpDef kOps[] = {{.name = "ConvWeightGradient",
                        .domain = "sparkpilot",

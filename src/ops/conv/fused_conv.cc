@@ -301,6 +301,10 @@ constexpr Kernel kCpu[] = {
      .yields = onednn_yields},
     {.name = "simd", .accepts = of_one_type<conv_simd_accepts>, .prepare = conv_simd_prepare, .run = conv_simd_run},
     {.name = "dot", .accepts = of_one_type<conv_dot_accepts>, .prepare = conv_dot_prepare, .run = dot_run},
+    {.name = "packed",
+     .accepts = of_one_type<conv_packed_accepts>,
+     .prepare = conv_packed_prepare,
+     .run = conv_packed_run},
     composed<cast_first>("cast", can_cast_first),
     composed<move_first>("moved", of_one_type<can_move_first>),
     {.name = "reference", .prepare = prepare, .run = run}};

@@ -3,6 +3,7 @@
 // B and bias may be stored in f16 or bf16 if A is f32.
 #include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_dot.h"
+#include "ops/cpu/gemm/gemm_packed.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cuda/product_candidates.h"
@@ -139,6 +140,10 @@ constexpr Kernel kCpu[] = {
      .accepts = [](const Problem& p) -> Acceptance { return gemm_onednn_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
      .run = onednn::run},
+    {.name = "packed",
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_packed_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return gemm_packed_prepare(p, args_of(p)); },
+     .run = gemm_packed_run},
     {.name = "reference", .prepare = prepare, .run = run}};
 
 constexpr Kernel kCuda[] = {

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "ops/axes.h"
+#include "ops/cpu/gemm/gemm_packed.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
@@ -71,6 +72,10 @@ constexpr Kernel kCpu[] = {
      .accepts = [](const Problem& p) -> Acceptance { return gemm_onednn_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
      .run = onednn::run},
+    {.name = "packed",
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_packed_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return gemm_packed_prepare(p, args_of(p)); },
+     .run = gemm_packed_run},
     {.name = "reference", .run = run}};
 
 constexpr Kernel kCuda[] = {

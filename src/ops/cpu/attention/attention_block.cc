@@ -1,11 +1,16 @@
 #include "ops/cpu/attention/attention_block.h"
 
 #include <algorithm>
+#include <type_traits>
+
+#include "ops/cpu/move/transpose.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/attention/attention_block.cc"
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h, as Highway asks.
+#include "ops/cpu/each-inl.h"
+#include "ops/cpu/gemm/by_lane-inl.h"
 #include "ops/cpu/gemm/load_weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,6 +54,41 @@ struct Tile {
   V sums[kRows][kVecs];
   HWY_INLINE Tile() {}  // explicit, or g++ for Arm builds it without the target's instructions
 
+#if SPARKPILOT_BY_LANE
+  template <int kLane>
+  static HWY_INLINE void lane_step(const V (&factors)[kRows], const float*& b, int64_t b_step, V (&to)[kRows][kVecs]) {
+    V row[kVecs];
+    each<kVecs>([&]<int j>() __attribute__((always_inline)) { row[j] = hn::LoadU(D(), b + j * kLanes); });
+    each<kVecs>([&]<int j>() __attribute__((always_inline)) {
+      each<kRows>([&]<int r>()
+                      __attribute__((always_inline)) { to[r][j] = mul_add_lane<kLane>(factors[r], row[j], to[r][j]); });
+    });
+    b += b_step;
+  }
+  HWY_INLINE void multiply(const float* x, int64_t x_step, const float* b, int64_t b_step, int64_t depth) {
+    const D d;
+    V to[kRows][kVecs], factors[kRows];
+    const auto each_sum = [&](const auto& fn) __attribute__((always_inline)) {
+      each<kRows * kVecs>([&]<int i>() __attribute__((always_inline)) {
+        fn(to[i / kVecs][i % kVecs], sums[i / kVecs][i % kVecs]);
+      });
+    };
+    each_sum([&](V & sum, V&) __attribute__((always_inline)) { sum = hn::Zero(d); });
+    int64_t p = 0;
+    for (; p + 4 <= depth; p += 4) {
+      each<kRows>([&]<int r>() __attribute__((always_inline)) { factors[r] = hn::LoadU(d, x + r * x_step + p); });
+      lane_step<0>(factors, b, b_step, to);
+      lane_step<1>(factors, b, b_step, to);
+      lane_step<2>(factors, b, b_step, to);
+      lane_step<3>(factors, b, b_step, to);
+    }
+    for (; p < depth; ++p) {
+      each<kRows>([&]<int r>() __attribute__((always_inline)) { factors[r] = hn::Set(d, x[r * x_step + p]); });
+      lane_step<0>(factors, b, b_step, to);
+    }
+    each_sum([](const V& sum, V& kept) __attribute__((always_inline)) { kept = sum; });
+  }
+#else
   HWY_INLINE void multiply(const float* x, int64_t x_step, const float* b, int64_t b_step, int64_t depth) {
     const D d;
     HWY_UNROLL(8)
@@ -68,6 +108,7 @@ struct Tile {
       }
     }
   }
+#endif
 };
 
 struct Plus {
@@ -78,45 +119,9 @@ struct Larger {
 };
 
 #if HWY_TARGET == HWY_SCALAR
-constexpr int64_t kSide = 1;
-template <int64_t kRows>
-HWY_INLINE void transpose_rows(const float* from, int64_t, float* to, int64_t) {
-  *to = *from;
-}
 template <int kRows, class Op>
 HWY_INLINE void reduce_rows(V (&)[kRows], const Op&) {}
 #else
-constexpr int64_t kSide = 4;  // lanes of the blocks within which vectors are shuffled
-
-// Rows 0, 4, 8, ... of four columns, concatenated in one vector.
-template <int64_t kRows>
-HWY_INLINE auto side_by_side(const float* from, int64_t step) {
-  const hn::CappedTag<float, kRows> d;
-  if constexpr (kRows <= kSide) {
-    return hn::LoadU(d, from);
-  } else {
-    constexpr int64_t kHalf = kRows / 2;
-    return hn::Combine(d, side_by_side<kHalf>(from + kHalf * step, step), side_by_side<kHalf>(from, step));
-  }
-}
-
-// Transposes kRows rows of four columns; kRows is the number of lanes of a vector.
-template <int64_t kRows>
-HWY_INLINE void transpose_rows(const float* from, int64_t step, float* to, int64_t to_step) {
-  const hn::CappedTag<float, kRows> d;
-  const hn::Repartition<double, decltype(d)> pairs;
-  const auto a = side_by_side<kRows>(from, step), b = side_by_side<kRows>(from + step, step);
-  const auto c = side_by_side<kRows>(from + 2 * step, step), e = side_by_side<kRows>(from + 3 * step, step);
-  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
-  const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
-  const auto ce_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
-  const auto ce_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_low, ce_low)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_low, ce_low)), d, to + to_step);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, ce_high)), d, to + 2 * to_step);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, to + 3 * to_step);
-}
-
 // Reduces the lanes of each of four vectors by the op: the result of vector i is in lane i of every block.
 template <class Op>
 HWY_INLINE V reduce_four(V a, V b, V c, V e, const Op& op) {
@@ -150,29 +155,6 @@ HWY_INLINE void reduce_rows(V (&v)[kRows], const Op& op) {
   }
 }
 #endif
-
-void Transpose(const float* k, int64_t step, int64_t count, int64_t size, float* to, int64_t stride) {
-  for (int64_t p = 0; count < stride && p < size; ++p) {
-    float* line = to + (p + 1) * stride - kLine;
-    for (int64_t i = 0; i < kLine; i += kLanes) hn::StoreU(hn::Zero(D()), D(), line + i);
-  }
-  int64_t j = 0;
-  const auto rows = [&]<int64_t kRows>() {
-    for (; j + kRows <= count; j += kRows) {
-      const float* from = k + j * step;
-      for (int64_t p = 0; p + kSide <= size; p += kSide)
-        transpose_rows<kRows>(from + p, step, to + p * stride + j, stride);
-      for (int64_t p = size / kSide * kSide; p < size; ++p) {
-        for (int64_t i = 0; i < kRows; ++i) to[p * stride + j + i] = from[i * step + p];
-      }
-    }
-  };
-  rows.template operator()<kLanes>();
-  rows.template operator()<kSide>();
-  for (; j < count; ++j) {
-    for (int64_t p = 0; p < size; ++p) to[p * stride + j] = k[j * step + p];
-  }
-}
 
 template <int kRows, int kVecs>
 HWY_NOINLINE void score_tile(const HeadRows& q, int64_t row, const float* keys, int64_t stride, int64_t size,
@@ -233,6 +215,18 @@ HWY_INLINE hn::Mask<D> inside(const KeyRange& range, int64_t at) {
   return range.first <= at ? last : hn::AndNot(hn::FirstN(d, lanes(range.first - at)), last);
 }
 
+// Calls fn(column, masked) for the vectors of columns [begin, end); `masked` is a constant, false where all of these
+// rows see the whole vector.
+template <int kRows, typename Fn>
+HWY_INLINE void for_seen(const KeyRange* seen, int64_t begin, int64_t end, const Fn& fn) {
+  KeyRange shared = seen[0];
+  for (int r = 1; r < kRows; ++r) shared = {std::max(shared.first, seen[r].first), std::min(shared.last, seen[r].last)};
+  int64_t j = begin;
+  for (; j < end && j < shared.first; j += kLanes) fn(j, std::true_type());
+  for (; j + kLanes <= shared.last; j += kLanes) fn(j, std::false_type());
+  for (; j < end; j += kLanes) fn(j, std::true_type());
+}
+
 // The largest score of each of some rows. It starts at the lowest finite number, so that a row of -infinity gives
 // weights and a sum of zero; NaN results from exp, whatever the maximum does with it.
 template <int kRows>
@@ -243,13 +237,13 @@ HWY_INLINE void largest(const AttentionBlock& b, int64_t row, float* top) {
   const float* scores = b.scores + row * b.stride;
   V most[kRows];
   for (int r = 0; r < kRows; ++r) most[r] = lowest;
-  for (int64_t j = all.first / kLanes * kLanes; j < all.last; j += kLanes) {
+  for_seen<kRows>(seen, all.first / kLanes * kLanes, all.last, [&](int64_t j, auto masked) HWY_ATTR {
     HWY_UNROLL(4)
     for (int r = 0; r < kRows; ++r) {
       const V score = hn::LoadU(d, scores + r * b.stride + j);
-      most[r] = hn::Max(most[r], hn::IfThenElse(inside(seen[r], j), score, lowest));
+      most[r] = hn::Max(most[r], masked ? hn::IfThenElse(inside(seen[r], j), score, lowest) : score);
     }
-  }
+  });
   reduce_rows(most, Larger());
   for (int r = 0; r < kRows; ++r) top[row + r] = hn::GetLane(most[r]);
 }
@@ -270,16 +264,16 @@ HWY_INLINE void weigh(const AttentionBlock& b, int64_t row, float* top) {
   };
   const int64_t begin = all.first / kLanes * kLanes, end = (all.last + kLanes - 1) / kLanes * kLanes;
   clear(0, begin);
-  for (int64_t j = begin; j < end; j += kLanes) {
+  for_seen<kRows>(seen, begin, end, [&](int64_t j, auto masked) HWY_ATTR {
     HWY_UNROLL(4)
     for (int r = 0; r < kRows; ++r) {
       float* at = scores + r * b.stride + j;
       const V e = exp_below(d, hn::Sub(hn::LoadU(d, at), hn::Set(d, top[row + r])));
-      const V weight = hn::IfThenElseZero(inside(seen[r], j), e);
+      const V weight = masked ? hn::IfThenElseZero(inside(seen[r], j), e) : e;
       hn::StoreU(weight, d, at);
       sums[r] = hn::Add(sums[r], weight);
     }
-  }
+  });
   clear(end, b.stride);
   reduce_rows(sums, Plus());
   for (int r = 0; r < kRows; ++r) {
@@ -362,7 +356,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sparkpilot {
 
-HWY_EXPORT(Transpose);
 HWY_EXPORT(Scores);
 HWY_EXPORT(Dots);
 HWY_EXPORT(Softmax);
@@ -370,7 +363,8 @@ HWY_EXPORT(Values);
 HWY_EXPORT(Widen);
 
 void transpose_keys(const HeadRows& keys, int64_t count, int64_t size, float* to, int64_t stride) {
-  HWY_DYNAMIC_DISPATCH(Transpose)(keys.data, keys.step, count, size, to, stride);
+  for (int64_t p = 0; count < stride && p < size; ++p) std::fill_n(to + (p + 1) * stride - kLine, kLine, 0.0f);
+  transpose_matrix(keys.data, keys.step, count, size, to, stride);
 }
 void attention_scores(const AttentionBlock& b, const HeadRows& q, const float* keys, int64_t size, float scale) {
   HWY_DYNAMIC_DISPATCH(Scores)(b, q, keys, size, scale);

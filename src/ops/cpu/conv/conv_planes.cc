@@ -84,8 +84,7 @@ void segment(Pixels at, int64_t pixels, const float* b, const float* bias, const
   }
 }
 
-void planes_impl(const float* x, const ConvShape& s, const PanelMatrix& b, const TileOutput& out,
-                 const RowRange& range) {
+void planes_impl(const float* x, const ConvShape& s, const PanelView& b, const TileOutput& out, const RowRange& range) {
   const KernelWindow& w = s.window;
   for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
     for (int64_t row = range.first_row; row < range.last_row;) {
@@ -95,7 +94,7 @@ void planes_impl(const float* x, const ConvShape& s, const PanelMatrix& b, const
       const Pixels at{x + n * s.x.n, s, oh, ow};
       const int64_t first = panel * kPanel;
       for_vectors(end - first, [&]<int kVecs>(int64_t j, int64_t columns) {
-        const float* weights = static_cast<const float*>(b.data.raw()) + panel * b.depth * kPanel + j;
+        const float* weights = static_cast<const float*>(b.data) + panel * b.depth * kPanel + j;
         const float* bias = out.bias ? out.bias + first + j : nullptr;
         float* y = out.y + row * out.stride + first + j;
         if (w.stride[2] == 2 && w.kernel[2] == 3) segment<kVecs, 2, 3>(at, pixels, weights, bias, out, y, columns);
@@ -127,7 +126,7 @@ PanelMatrix pack_planes(const ConstView& weights, const ConvShape& s) {
                      {.column = depth, .inner = depth, .inner_step = 1, .outer_step = 0});
 }
 
-void convolve_planes(const float* x, const ConvShape& shape, const PanelMatrix& b, const TileOutput& out,
+void convolve_planes(const float* x, const ConvShape& shape, const PanelView& b, const TileOutput& out,
                      const RowRange& range) {
   HWY_DYNAMIC_DISPATCH(planes_impl)(x, shape, b, out, range);
 }

@@ -13,7 +13,7 @@ bool convolve_planes_takes(const ConvShape& shape);
 PanelMatrix pack_planes(const ConstView& weights, const ConvShape& shape);
 
 // As convolve_rows(). Serial; every element is summed over channels in order, and over kernel positions within each.
-void convolve_planes(const float* x, const ConvShape& shape, const PanelMatrix& b, const TileOutput& out,
+void convolve_planes(const float* x, const ConvShape& shape, const PanelView& b, const TileOutput& out,
                      const RowRange& range);
 
 }  // namespace sparkpilot

@@ -39,6 +39,26 @@ ConstView part(const Tensor& t, int64_t first, int64_t count) {
   return {t.dtype(), Shape{count}, static_cast<const std::byte*>(t.raw()) + at};
 }
 
+TilePlan plan_of(const ConvShape& s) {
+  return {.rows = s.batch * s.window.out_size(),
+          .columns = s.out_per_group(),
+          .depth = s.in_per_group() * s.window.kernel_size(),
+          .row_stride = s.out_channels};
+}
+
+// Where a group's weights [O, I, kernel] have what the kernels read as depth and columns.
+PanelSource source_of(const ConvShape& s, Way way) {
+  const int64_t taps = s.window.kernel_size(), in = s.in_per_group(), depth = in * taps;
+  if (way == Way::depthwise || way == Way::planes)
+    return {.column = depth, .inner = depth, .inner_step = 1, .outer_step = 0};
+  // The depth is ordered by kernel position, then channel.
+  return {.column = depth, .inner = in, .inner_step = taps, .outer_step = 1};
+}
+
+Tensor zeros_of(const ConvShape& s) {
+  return Tensor::zeros(DType::f32, Shape{std::max(s.in_per_group(), kConvolveZeros)});
+}
+
 }  // namespace
 
 Acceptance conv_simd_accepts(const Problem& p) {
@@ -79,16 +99,12 @@ std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p) {
   state->way = way_of(s);
   state->epilogue = SplitEpilogue(Epilogue::of(p, s.out_channels));
   state->consumed = p.has(2) ? 6 : 2;
-  state->plan = {.rows = s.batch * s.window.out_size(),
-                 .columns = s.out_per_group(),
-                 .depth = s.in_per_group() * s.window.kernel_size(),
-                 .row_stride = s.out_channels};
-  const int64_t taps = s.window.kernel_size(), in = s.in_per_group(), out = s.out_per_group();
-  if (state->way == Way::depthwise) {
-    const PanelSource where{.column = taps, .inner = taps, .inner_step = 1, .outer_step = 0};
-    const Tensor& w = p.constants[1];
-    const Tensor wide = in_dtype(w, DType::f32);
-    state->weights.push_back(pack_panels(wide.view(), taps, s.out_channels, where));
+  state->plan = plan_of(s);
+  const PanelSource where = source_of(s, state->way);
+  const Tensor& weights = p.constants[1];
+  if (state->way == Way::depthwise || state->way == Way::planes) {
+    const int64_t depth = state->way == Way::depthwise ? s.window.kernel_size() : state->plan.depth;
+    state->weights.push_back(pack_panels(in_dtype(weights, DType::f32).view(), depth, s.out_channels, where));
     if (p.has(2)) state->bias.push_back(pack_bias(p.constants[2].view(), s.out_channels));
     if (p.inputs[0].dtype == DType::bf16) {
       state->store = DotStore(state->epilogue.rest);
@@ -97,31 +113,41 @@ std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p) {
     }
     return state;
   }
-  if (state->way == Way::planes) {
-    const Tensor& w = p.constants[1];
-    const Tensor wide = in_dtype(w, DType::f32);
-    state->weights.push_back(pack_planes(wide.view(), s));
-    if (p.has(2)) state->bias.push_back(pack_bias(p.constants[2].view(), s.out_channels));
-    return state;
-  }
   const bool plain = state->way == Way::rows;
-  const Tensor weights = in_dtype(p.constants[1], packed_dtype(p.inputs[1].dtype, plain, state->plan.rows <= 2));
+  const Tensor packed = in_dtype(weights, packed_dtype(weights.dtype(), plain, state->plan.rows <= 2));
+  const int64_t out = s.out_per_group(), depth = state->plan.depth;
   for (int64_t g = 0; g < s.groups; ++g) {
-    // The depth is ordered by kernel position, then channel.
-    const PanelSource where{.column = in * taps, .inner = in, .inner_step = taps, .outer_step = 1};
-    state->weights.push_back(pack_panels(part(weights, g * out * in * taps, out * in * taps), in * taps, out, where));
+    state->weights.push_back(pack_panels(part(packed, g * out * depth, out * depth), depth, out, where));
     if (p.has(2)) state->bias.push_back(pack_bias(part(p.constants[2], g * out, out), out));
   }
-  state->zeros = Tensor::zeros(DType::f32, Shape{std::max(in, kConvolveZeros)});
+  state->zeros = zeros_of(s);
   return state;
 }
 
 namespace {
 
-void run_depthwise(const SimdState& state, const float* x, float* y, const Epilogue::Operands& operands) {
-  const ConvShape& s = state.shape;
+// A run of f32: what the constant and the packed weights share. `weights(g)` is a PanelView, `bias(g)` a pointer, for
+// each group; depthwise has the whole of both in group 0.
+struct Work {
+  const ConvShape& shape;
+  Way way;
+  const TilePlan& plan;  // of one group
+  const SplitEpilogue& epilogue;
+  const float* zeros;
+
+  template <typename Bias>
+  void depthwise(const float* x, float* y, const Epilogue::Operands& operands, const PanelView& weights,
+                 const Bias& bias) const;
+  template <typename Weights, typename Bias>
+  void run(const Call& call, const Weights& weights, const Bias& bias) const;
+};
+
+template <typename Bias>
+void Work::depthwise(const float* x, float* y, const Epilogue::Operands& operands, const PanelView& weights,
+                     const Bias& bias) const {
+  const ConvShape& s = shape;
   const KernelWindow& w = s.window;
-  const TileOutput out = state.epilogue.output(state.bias.empty() ? Tensor() : state.bias[0], y, 0);
+  const TileOutput out = epilogue.output(bias(0), y, 0);
   // Rows per piece: several, to share the kernel's rows, but few enough to stay in cache for the epilogue.
   const int64_t row = w.out[2] * s.out_channels, rows = s.batch * w.out[0] * w.out[1];
   const int64_t piece = std::clamp<int64_t>(65536 / row, 1, 16), pieces = (rows + piece - 1) / piece;
@@ -129,17 +155,37 @@ void run_depthwise(const SimdState& state, const float* x, float* y, const Epilo
   parallel_for(pieces, 1 + static_cast<int64_t>(16384 / (work + 1)), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t from = i * piece, to = std::min(rows, from + piece);
-      depthwise_rows(x, w.in[1], s, state.weights[0], out, {from, to, 0, state.weights[0].panels()});
-      if (state.epilogue.rest.empty()) continue;
-      state.epilogue.rest.apply_rows(operands, {.data = y + from * row,
-                                                .lines = (to - from) * w.out[2],
-                                                .length = s.out_channels,
-                                                .stride = s.out_channels,
-                                                .channel = 0,
-                                                .offset = from * row,
-                                                .output_stride = s.out_channels});
+      depthwise_rows(x, w.in[1], s, weights, out, {from, to, 0, weights.panels()});
+      if (epilogue.rest.empty()) continue;
+      epilogue.rest.apply_rows(operands, {.data = y + from * row,
+                                          .lines = (to - from) * w.out[2],
+                                          .length = s.out_channels,
+                                          .stride = s.out_channels,
+                                          .channel = 0,
+                                          .offset = from * row,
+                                          .output_stride = s.out_channels});
     }
   });
+}
+
+template <typename Weights, typename Bias>
+void Work::run(const Call& call, const Weights& weights, const Bias& bias) const {
+  const ConvShape& s = shape;
+  const float* x = call.inputs[0].as<float>();
+  float* y = call.outputs[0].as<float>();
+  const Epilogue::Operands operands = epilogue.rest.bind(call);
+  if (way == Way::depthwise) return depthwise(x, y, operands, weights(0), bias);
+  for (int64_t g = 0; g < s.groups; ++g) {
+    TilePlan group = plan;
+    group.channel = g * s.out_per_group();
+    const PanelView b = weights(g);
+    const TileOutput out = epilogue.output(bias(g), y + group.channel, s.out_channels);
+    group.run(out.y, epilogue, operands, [&](const RowRange& range) {
+      if (way == Way::planes) convolve_planes(x, s, b, out, range);
+      else if (way == Way::rows) multiply_rows(x, s.in_channels, b, out, range, group.rows <= 2);
+      else convolve_rows(x + g * s.in_per_group(), s, zeros, b, out, range);
+    });
+  }
 }
 
 }  // namespace
@@ -157,22 +203,83 @@ void conv_simd_run(const Call& call) {
              call.workspace);
     return;
   }
-  const float* x = call.inputs[0].as<float>();
-  float* y = call.outputs[0].as<float>();
-  const Epilogue::Operands operands = state.epilogue.rest.bind(call);
-  if (state.way == Way::depthwise) return run_depthwise(state, x, y, operands);
-  for (int64_t g = 0; g < s.groups; ++g) {
-    const auto at = static_cast<size_t>(g);
-    TilePlan plan = state.plan;
-    plan.channel = g * s.out_per_group();
-    const TileOutput out =
-        state.epilogue.output(state.bias.empty() ? Tensor() : state.bias[at], y + plan.channel, s.out_channels);
-    plan.run(out.y, state.epilogue, operands, [&](const RowRange& range) {
-      if (state.way == Way::planes) convolve_planes(x, s, state.weights[0], out, range);
-      else if (state.way == Way::rows) multiply_rows(x, s.in_channels, state.weights[at], out, range, plan.rows <= 2);
-      else convolve_rows(x + g * s.in_per_group(), s, state.zeros.data<float>().data(), state.weights[at], out, range);
-    });
+  const float* zeros = state.zeros.present() ? state.zeros.data<float>().data() : nullptr;
+  Work{s, state.way, state.plan, state.epilogue, zeros}.run(
+      call, [&](int64_t g) { return PanelView(state.weights[static_cast<size_t>(g)]); },
+      [&](int64_t g) -> const float* {
+        return state.bias.empty() ? nullptr : state.bias[static_cast<size_t>(g)].data<float>().data();
+      });
+}
+
+// ---------------------------------------------------------------- weights that are known in a run only
+namespace {
+
+struct PackedState : KernelState {
+  ConvShape shape;
+  Way way = Way::image;
+  TilePlan plan;
+  SplitEpilogue epilogue;
+  Tensor zeros;
+  int64_t groups = 1;             // of the packed weights: 1 for depthwise
+  int64_t weights = 0, bias = 0;  // floats of each group in the workspace
+};
+
+}  // namespace
+
+Acceptance conv_packed_accepts(const Problem& p) {
+  for (size_t i = 0; i < p.inputs.size() && i < 3; ++i) {
+    if (p.has(i) && p.inputs[i].dtype != DType::f32) return fmt::format("input {} is {}", i, name(p.inputs[i].dtype));
   }
+  if (p.attrs().integer("channels_last", 0) == 0) return "channels come first";
+  if (p.is_constant(1) && (!p.has(2) || p.is_constant(2))) return "constant weights";
+  const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
+  if (s.empty()) return "empty";
+  if (way_of(s) == Way::planes && !convolve_planes_takes(s)) return "channels come first";
+  return true;
+}
+
+std::unique_ptr<KernelState> conv_packed_prepare(const Problem& p) {
+  constexpr int64_t kPanel = PanelMatrix::kPanel;
+  auto state = std::make_unique<PackedState>();
+  ConvShape& s = state->shape;
+  s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
+  state->way = way_of(s);
+  state->epilogue = SplitEpilogue(Epilogue::of(p, s.out_channels));
+  state->plan = plan_of(s);
+  state->zeros = zeros_of(s);
+  const bool whole = state->way == Way::depthwise;
+  const int64_t columns = whole ? s.out_channels : s.out_per_group();
+  state->groups = whole ? 1 : s.groups;
+  state->weights = panel_floats(whole ? s.window.kernel_size() : state->plan.depth, columns);
+  if (p.has(2)) state->bias = (columns + kPanel - 1) / kPanel * kPanel;
+  state->workspace = state->groups * (state->weights + state->bias) * static_cast<int64_t>(sizeof(float));
+  return state;
+}
+
+void conv_packed_run(const Call& call) {
+  const auto& state = call.as<PackedState>();
+  const ConvShape& s = state.shape;
+  const int64_t columns = s.out_channels / state.groups, per_panel = PanelMatrix::kPanel;
+  const int64_t depth = state.way == Way::depthwise ? s.window.kernel_size() : state.plan.depth;
+  const PanelSource where = source_of(s, state.way);
+  const auto* from = call.inputs[1].as<float>();
+  auto* const packed = reinterpret_cast<float*>(call.workspace);
+  float* const biases = packed + state.groups * state.weights;
+  const int64_t panels = state.weights / (depth * per_panel);
+  parallel_for(state.groups * panels, 1 + 16384 / (depth * per_panel), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t g = i / panels, panel = i % panels;
+      pack_panels(from + g * columns * where.column, depth, columns, where, panel, panel + 1,
+                  packed + g * state.weights);
+    }
+  });
+  for (int64_t g = 0; g < state.groups && state.bias > 0; ++g) {
+    const float* bias = call.inputs[2].as<float>() + g * columns;
+    for (int64_t j = 0; j < state.bias; ++j) biases[g * state.bias + j] = j < columns ? bias[j] : 0;
+  }
+  Work{s, state.way, state.plan, state.epilogue, state.zeros.data<float>().data()}.run(
+      call, [&](int64_t g) { return PanelView(packed + g * state.weights, depth, columns); },
+      [&](int64_t g) -> const float* { return state.bias > 0 ? biases + g * state.bias : nullptr; });
 }
 
 }  // namespace sparkpilot

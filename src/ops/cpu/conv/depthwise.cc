@@ -287,13 +287,13 @@ int64_t channel_chunk(const ConvShape& s, int64_t channels) {
 }
 
 template <Source kSource>
-void all_rows(const float* x, int64_t ring, const ConvShape& s, const PanelMatrix& weights, const TileOutput& out,
+void all_rows(const float* x, int64_t ring, const ConvShape& s, const PanelView& weights, const TileOutput& out,
               const RowRange& range) {
   const KernelWindow& w = s.window;
   const int64_t begin = range.first_panel * kPanel, end = std::min(s.out_channels, range.last_panel * kPanel);
   const int64_t chunk = channel_chunk(s, end - begin), reach = (w.kernel[1] - 1) * w.dilation[1];
   const bool by_tiles = takes_tiles(w);
-  Rows rows{.s = s, .out = out, .weights = static_cast<const float*>(weights.data.raw())};
+  Rows rows{.s = s, .out = out, .weights = static_cast<const float*>(weights.data)};
   rows.panel_size = weights.depth * kPanel;
   rows.width = tile_width(w.out[2]);
   rows.ring = ring;
@@ -331,7 +331,7 @@ void all_rows(const float* x, int64_t ring, const ConvShape& s, const PanelMatri
   }
 }
 
-void depthwise_impl(const float* x, int64_t ring, const ConvShape& s, const PanelMatrix& weights, const TileOutput& out,
+void depthwise_impl(const float* x, int64_t ring, const ConvShape& s, const PanelView& weights, const TileOutput& out,
                     const RowRange& range) {
   if (s.out_channels != s.in_channels) all_rows<kDouble>(x, ring, s, weights, out, range);
   else if (s.x.w == kPanel) all_rows<kSlab>(x, ring, s, weights, out, range);
@@ -348,7 +348,7 @@ namespace sparkpilot {
 
 HWY_EXPORT(depthwise_impl);
 
-void depthwise_rows(const float* x, int64_t ring, const ConvShape& shape, const PanelMatrix& weights,
+void depthwise_rows(const float* x, int64_t ring, const ConvShape& shape, const PanelView& weights,
                     const TileOutput& out, const RowRange& range) {
   HWY_DYNAMIC_DISPATCH(depthwise_impl)(x, ring, shape, weights, out, range);
 }

@@ -10,7 +10,7 @@ namespace sparkpilot {
 // every element is summed over kernel positions in order.
 //
 // If the image is computed row by row, only its last `ring` rows need to exist: row h is at the place of row h % ring.
-void depthwise_rows(const float* x, int64_t ring, const ConvShape& shape, const PanelMatrix& weights,
+void depthwise_rows(const float* x, int64_t ring, const ConvShape& shape, const PanelView& weights,
                     const TileOutput& out, const RowRange& range);
 
 }  // namespace sparkpilot

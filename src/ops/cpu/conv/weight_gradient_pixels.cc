@@ -155,7 +155,7 @@ void join_impl(const WeightGradient& g, const float* parts, int64_t count) {
   }
 }
 
-// ---------------------------------------------------------------- 1x1
+// ---------------------------------------------------------------- dense
 // C[a, b] = sum over pixels of A[pixel, a] B[pixel, b], by tiles of some rows of C and some vectors of its columns.
 constexpr int kRows = kRegisters == 32 ? 8 : 4, kVectors = 3;
 constexpr int64_t kPixels = 256;  // summed up in f32 before they are added to the rest
@@ -208,13 +208,15 @@ AddTile tile_of(int64_t rows) {
   }
 }
 
-// Which image is in the lanes: the one that leaves fewer of them empty, else the wider one.
+// A product for each group and tap of the kernel: [outputs, inputs], or the other way round. Which image is in the
+// lanes: the one that leaves fewer of them empty, else the wider one.
 struct Product {
   const float *a, *b;
   int64_t rows, columns, padded;  // of C; `padded`: columns rounded up to whole vectors
+  int64_t a_step, b_step;         // between pixels
   bool swapped;                   // C is [inputs, outputs]
   explicit Product(const WeightGradient& g) {
-    const int64_t in = g.shape.in_channels, out = g.shape.out_channels;
+    const int64_t in = g.shape.in_per_group(), out = g.shape.out_per_group();
     const auto filled = [](int64_t count) {
       return static_cast<double>(count) / static_cast<double>((count + kLanes - 1) / kLanes);
     };
@@ -224,20 +226,53 @@ struct Product {
     rows = swapped ? in : out;
     columns = swapped ? out : in;
     padded = (columns + kLanes - 1) / kLanes * kLanes;
+    a_step = swapped ? g.shape.in_channels : g.shape.out_channels;
+    b_step = swapped ? g.shape.out_channels : g.shape.in_channels;
   }
   int64_t across() const { return (padded / kLanes + kVectors - 1) / kVectors; }
-  int64_t tiles() const { return (rows + kRows - 1) / kRows * across(); }
+  int64_t tiles() const { return (rows + kRows - 1) / kRows * across(); }  // of one product
 };
 
 int64_t product_floats_impl(const WeightGradient& g) {
   const Product c(g);
-  return c.rows * c.padded;
+  return g.shape.groups * g.shape.window.kernel_size() * c.rows * c.padded;
 }
-int64_t product_tiles_impl(const WeightGradient& g) { return Product(g).tiles(); }
+int64_t product_tiles_impl(const WeightGradient& g) {
+  return g.shape.groups * g.shape.window.kernel_size() * Product(g).tiles();
+}
+
+// Some adjacent pixels of the output, and those of the image under one tap of the kernel.
+struct Run {
+  int64_t count, output, image;  // elements from the first to these pixels
+  int64_t image_step;            // between the image's pixels
+};
+
+// Calls fn(run) for the pixels of the output whose tap is inside the image, at most kPixels at a time.
+template <typename Fn>
+HWY_INLINE void for_runs(const ConvShape& s, int64_t tap, const Fn& fn) {
+  const KernelWindow& w = s.window;
+  const auto pieces = [&](int64_t count, int64_t output, int64_t image, int64_t step) HWY_ATTR {
+    for (int64_t p = 0; p < count; p += kPixels) {
+      fn(Run{std::min(kPixels, count - p), output + p * s.out_channels, image + p * step, step});
+    }
+  };
+  if (s.is_pointwise()) return pieces(s.batch * w.out_size(), 0, 0, s.in_channels);
+  const int64_t kh = tap / w.kernel[2], left = tap % w.kernel[2] * w.dilation[2] - w.pad_begin[2];
+  const int64_t first = std::clamp<int64_t>(floor_div(-left + w.stride[2] - 1, w.stride[2]), 0, w.out[2]);
+  const int64_t last = std::clamp(floor_div(w.in[2] - 1 - left, w.stride[2]) + 1, first, w.out[2]);
+  for (int64_t n = 0; n < s.batch; ++n) {
+    for (int64_t h = 0; h < w.out[1]; ++h) {
+      const int64_t row = h * w.stride[1] - w.pad_begin[1] + kh * w.dilation[1];
+      if (row < 0 || row >= w.in[1]) continue;
+      pieces(last - first, n * s.y.n + h * s.y.h + first * s.y.w,
+             n * s.x.n + row * s.x.h + (first * w.stride[2] + left) * s.x.w, w.stride[2] * s.x.w);
+    }
+  }
+}
 
 void product_impl(const WeightGradient& g, int64_t first, int64_t last, float* sums) {
   const Product c(g);
-  const int64_t pixels = g.shape.batch * g.shape.window.out_size();
+  const int64_t taps = g.shape.window.kernel_size(), tiles = c.tiles();
   struct Tile {
     int64_t row, rows, column, vectors, valid;
   };
@@ -247,30 +282,38 @@ void product_impl(const WeightGradient& g, int64_t first, int64_t last, float* s
     const int64_t last_column = column + (vectors - 1) * kLanes;
     return Tile{row, std::min<int64_t>(kRows, c.rows - row), column, vectors, c.columns - last_column};
   };
-  for (int64_t tile = first; tile < last; ++tile) {
-    const Tile t = tile_at(tile);
-    for (int64_t i = 0; i < t.rows; ++i)
-      std::fill_n(sums + (t.row + i) * c.padded + t.column, t.vectors * kLanes, 0.0f);
-  }
-  for (int64_t p = 0; p < pixels; p += kPixels) {
-    const int64_t count = std::min(kPixels, pixels - p);
-    for (int64_t tile = first; tile < last; ++tile) {
+  while (first < last) {  // the tiles of one product after the other
+    const int64_t product = first / tiles, group = product / taps, tap = product % taps;
+    const int64_t begin = first - product * tiles, end = std::min(last - product * tiles, tiles);
+    float* const to = sums + product * c.rows * c.padded;
+    for (int64_t tile = begin; tile < end; ++tile) {
       const Tile t = tile_at(tile);
-      const AddTile add = t.vectors == 1   ? tile_of<1>(t.rows)
-                          : t.vectors == 2 ? tile_of<2>(t.rows)
-                                           : tile_of<3>(t.rows);
-      add(c.a + p * c.rows + t.row, c.rows, c.b + p * c.columns + t.column, c.columns, t.valid, count,
-          sums + t.row * c.padded + t.column, c.padded);
+      for (int64_t i = 0; i < t.rows; ++i)
+        std::fill_n(to + (t.row + i) * c.padded + t.column, t.vectors * kLanes, 0.0f);
     }
-  }
-  for (int64_t tile = first; tile < last; ++tile) {
-    const Tile t = tile_at(tile);
-    const int64_t end = std::min(c.columns, t.column + t.vectors * kLanes);
-    for (int64_t i = t.row; i < t.row + t.rows; ++i) {
-      for (int64_t j = t.column; j < end; ++j) {
-        g.dw[c.swapped ? j * c.rows + i : i * c.columns + j] = sums[i * c.padded + j];
+    for_runs(g.shape, tap, [&](const Run& run) HWY_ATTR {
+      const float* a = c.a + (c.swapped ? run.image : run.output) + group * c.rows;
+      const float* b = c.b + (c.swapped ? run.output : run.image) + group * c.columns;
+      const int64_t a_step = c.swapped ? run.image_step : c.a_step, b_step = c.swapped ? c.b_step : run.image_step;
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const Tile t = tile_at(tile);
+        const AddTile add = t.vectors == 1   ? tile_of<1>(t.rows)
+                            : t.vectors == 2 ? tile_of<2>(t.rows)
+                                             : tile_of<3>(t.rows);
+        add(a + t.row, a_step, b + t.column, b_step, t.valid, run.count, to + t.row * c.padded + t.column, c.padded);
+      }
+    });
+    for (int64_t tile = begin; tile < end; ++tile) {
+      const Tile t = tile_at(tile);
+      const int64_t end_column = std::min(c.columns, t.column + t.vectors * kLanes);
+      for (int64_t i = t.row; i < t.row + t.rows; ++i) {
+        for (int64_t j = t.column; j < end_column; ++j) {
+          const int64_t o = group * g.shape.out_per_group() + (c.swapped ? j : i), in = c.swapped ? i : j;
+          g.dw[(o * g.shape.in_per_group() + in) * taps + tap] = to[i * c.padded + j];
+        }
       }
     }
+    first = product * tiles + end;
   }
 }
 
@@ -297,9 +340,9 @@ void depthwise_pixels_join(const WeightGradient& g, const float* parts, int64_t 
   HWY_DYNAMIC_DISPATCH(join_impl)(g, parts, count);
 }
 
-int64_t pointwise_pixels_floats(const WeightGradient& g) { return HWY_DYNAMIC_DISPATCH(product_floats_impl)(g); }
-int64_t pointwise_pixels_tiles(const WeightGradient& g) { return HWY_DYNAMIC_DISPATCH(product_tiles_impl)(g); }
-void pointwise_pixels(const WeightGradient& g, int64_t first, int64_t last, float* sums) {
+int64_t dense_pixels_floats(const WeightGradient& g) { return HWY_DYNAMIC_DISPATCH(product_floats_impl)(g); }
+int64_t dense_pixels_tiles(const WeightGradient& g) { return HWY_DYNAMIC_DISPATCH(product_tiles_impl)(g); }
+void dense_pixels(const WeightGradient& g, int64_t first, int64_t last, float* sums) {
   HWY_DYNAMIC_DISPATCH(product_impl)(g, first, last, sums);
 }
 

@@ -35,9 +35,10 @@ int64_t depthwise_pixels_floats(const ConvShape& shape);
 void depthwise_pixels_rows(const WeightGradient& g, int64_t first, int64_t last, float* sums);
 void depthwise_pixels_join(const WeightGradient& g, const float* parts, int64_t count);
 
-// As pointwise_weight_gradient(); `sums` has pointwise_pixels_floats() numbers.
-int64_t pointwise_pixels_floats(const WeightGradient& g);
-int64_t pointwise_pixels_tiles(const WeightGradient& g);
-void pointwise_pixels(const WeightGradient& g, int64_t first, int64_t last, float* sums);
+// Images of up to two dimensions, kernels of any size, in groups: a product of rows of the two images for each group
+// and tap. Tiles [first, last) of dense_pixels_tiles(); `sums` has dense_pixels_floats() numbers.
+int64_t dense_pixels_floats(const WeightGradient& g);
+int64_t dense_pixels_tiles(const WeightGradient& g);
+void dense_pixels(const WeightGradient& g, int64_t first, int64_t last, float* sums);
 
 }  // namespace sparkpilot

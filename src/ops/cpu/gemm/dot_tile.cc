@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "hw/cpu.h"
@@ -23,7 +24,7 @@ constexpr int64_t kPanel = DotMatrix::kPanel;
 
 // Some rows of a piece, for one or several panels.
 struct Tile {
-  const BFloat16* a;
+  const BFloat16* a;  // packed (pack_rows) for bfmmla, else with lda between rows
   int64_t lda, depth;
   const BFloat16* b;
   int64_t panel_size;  // elements per panel
@@ -131,67 +132,87 @@ SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load(const BFloat16* from) {
   return vreinterpretq_bf16_u16(vld1q_u16(reinterpret_cast<const uint16_t*>(from)));
 }
 
-// Four elements of each of two rows, of which `left` exist.
-SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load_rows(const BFloat16* first, const BFloat16* second, int64_t left) {
-  uint16_t bits[8] = {};
-  const auto bytes = static_cast<size_t>(2 * std::min<int64_t>(4, left));
-  if (bytes == 8) {
-    std::memcpy(bits, first, 8);
-    std::memcpy(bits + 4, second, 8);
-  } else {
-    std::memcpy(bits, first, bytes);
-    std::memcpy(bits + 4, second, bytes);
+// The rows of a tile as the instruction reads them, [groups of four depths, pairs of rows, 2, 4]: zeros behind the
+// depth, and the last row twice where there is an odd number.
+SPARKPILOT_DOT void pack_rows(const BFloat16* a, int64_t lda, int rows, int64_t depth, BFloat16* to) {
+  const int pairs = (rows + 1) / 2;
+  for (int r = 0; r < pairs; ++r, to += 8) {
+    const BFloat16 *first = a + 2 * r * lda, *second = a + std::min(2 * r + 1, rows - 1) * lda;
+    BFloat16* at = to;
+    int64_t p = 0;
+    for (; p + 8 <= depth; p += 8, at += 16 * pairs) {
+      const auto x = reinterpret_cast<uint64x2_t>(load(first + p)), y = reinterpret_cast<uint64x2_t>(load(second + p));
+      vst1q_u64(reinterpret_cast<uint64_t*>(at), vzip1q_u64(x, y));
+      vst1q_u64(reinterpret_cast<uint64_t*>(at + 8 * pairs), vzip2q_u64(x, y));
+    }
+    for (; p < depth; p += 4, at += 8 * pairs) {
+      for (int64_t i = 0; i < 4; ++i) {
+        at[i] = p + i < depth ? first[p + i] : BFloat16{};
+        at[4 + i] = p + i < depth ? second[p + i] : BFloat16{};
+      }
+    }
   }
-  return vreinterpretq_bf16_u16(vld1q_u16(bits));
 }
 
-// An instruction multiplies two rows by two columns, four deep. A panel is processed in quarters.
-template <int kRows, int kPanels>
-SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
-  static_assert(kPanels == 1);
-  constexpr int kPairs = (kRows + 1) / 2, kColumns = 8, kVectors = kColumns / 2;
-  const BFloat16* rows[2 * kPairs];
-  for (int r = 0; r < 2 * kPairs; ++r) rows[r] = t.a + std::min(r, kRows - 1) * t.lda;
-  for (int64_t column = 0; column < kPanel; column += kColumns) {
-    float32x4_t sums[kPairs][kVectors];
+// An instruction multiplies two rows by two columns, four deep. So many columns of a panel, from `column` on.
+template <int kRows, int kColumns>
+SPARKPILOT_DOT HWY_INLINE void columns_of(const Tile& t, int64_t column) {
+  constexpr int kPairs = (kRows + 1) / 2, kVectors = kColumns / 2;
+  float32x4_t sums[kPairs][kVectors];
+  HWY_UNROLL(8)
+  for (int j = 0; j < kVectors; ++j) {
+    const float32x2_t bias = t.bias ? vld1_f32(t.bias + column + 2 * j) : vdup_n_f32(0);
     HWY_UNROLL(8)
-    for (int j = 0; j < kVectors; ++j) {
-      const float32x2_t bias = t.bias ? vld1_f32(t.bias + column + 2 * j) : vdup_n_f32(0);
+    for (int r = 0; r < kPairs; ++r) sums[r][j] = vcombine_f32(bias, bias);
+  }
+  const BFloat16 *a = t.a, *b = t.b + column * 4;
+  const int64_t groups = (t.depth + 3) / 4;
+  HWY_UNROLL(2)
+  for (int64_t g = 0; g < groups; ++g, a += 8 * kPairs, b += 4 * kPanel) {
+    bfloat16x8_t x[kPairs];
+    HWY_UNROLL(8)
+    for (int r = 0; r < kPairs; ++r) x[r] = load(a + 8 * r);
+    HWY_UNROLL(8)
+    for (int j = 0; j < kVectors; j += 2) {  // a pair of loads is one instruction
+      const bfloat16x8_t weights = load(b + 8 * j), next = load(b + 8 * (j + 1));
       HWY_UNROLL(8)
-      for (int r = 0; r < kPairs; ++r) sums[r][j] = vcombine_f32(bias, bias);
+      for (int r = 0; r < kPairs; ++r) sums[r][j] = vbfmmlaq_f32(sums[r][j], x[r], weights);
+      HWY_UNROLL(8)
+      for (int r = 0; r < kPairs; ++r) sums[r][j + 1] = vbfmmlaq_f32(sums[r][j + 1], x[r], next);
     }
-    const BFloat16* b = t.b + column * 4;
-    for (int64_t p = 0; p < t.depth; p += 4, b += 4 * kPanel) {
-      bfloat16x8_t weights[kVectors];
-      HWY_UNROLL(8)
-      for (int j = 0; j < kVectors; ++j) weights[j] = load(b + 8 * j);
-      HWY_UNROLL(8)
-      for (int r = 0; r < kPairs; ++r) {
-        const bfloat16x8_t x = load_rows(rows[2 * r] + p, rows[2 * r + 1] + p, t.depth - p);
-        HWY_UNROLL(8)
-        for (int j = 0; j < kVectors; ++j) sums[r][j] = vbfmmlaq_f32(sums[r][j], x, weights[j]);
+  }
+  const float32x4_t low = vdupq_n_f32(t.low), high = vdupq_n_f32(t.high);
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8)
+    for (int j = 0; j < kVectors; j += 2) {  // NEON's minimum and maximum keep NaN
+      const float32x4_t one = sums[r / 2][j], two = sums[r / 2][j + 1];
+      const float32x4_t sum = r % 2 == 0 ? vcombine_f32(vget_low_f32(one), vget_low_f32(two))
+                                         : vcombine_f32(vget_high_f32(one), vget_high_f32(two));
+      const float32x4_t result = vmaxq_f32(low, vminq_f32(high, sum));
+      const int64_t at = r * t.stride + column + 2 * j, left = t.columns - column - 2 * j;
+      if (!t.rounded) {
+        vst1q_f32(t.y + at, result);
+        continue;
       }
-    }
-    const float32x4_t low = vdupq_n_f32(t.low), high = vdupq_n_f32(t.high);
-    HWY_UNROLL(8)
-    for (int r = 0; r < kRows; ++r) {
-      HWY_UNROLL(8)
-      for (int j = 0; j < kVectors; j += 2) {  // NEON's minimum and maximum keep NaN
-        const float32x4_t one = sums[r / 2][j], two = sums[r / 2][j + 1];
-        const float32x4_t sum = r % 2 == 0 ? vcombine_f32(vget_low_f32(one), vget_low_f32(two))
-                                           : vcombine_f32(vget_high_f32(one), vget_high_f32(two));
-        const float32x4_t result = vmaxq_f32(low, vminq_f32(high, sum));
-        const int64_t at = r * t.stride + column + 2 * j, left = t.columns - column - 2 * j;
-        if (!t.rounded) {
-          vst1q_f32(t.y + at, result);
-        } else if (left > 0) {
-          uint16_t bits[4];
-          vst1_u16(bits, vreinterpret_u16_bf16(vcvt_bf16_f32(result)));
-          std::memcpy(t.rounded + at, bits, static_cast<size_t>(2 * std::min<int64_t>(4, left)));
-        }
+      const uint16x4_t bits = vreinterpret_u16_bf16(vcvt_bf16_f32(result));
+      if (left >= 4) {
+        vst1_u16(reinterpret_cast<uint16_t*>(t.rounded + at), bits);
+      } else if (left > 0) {
+        uint16_t some[4];
+        vst1_u16(some, bits);
+        std::memcpy(t.rounded + at, some, static_cast<size_t>(2 * left));
       }
     }
   }
+}
+
+template <int kRows, int kPanels>
+SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
+  static_assert(kPanels == 1 && kPanel == 12 + 12 + 8);
+  columns_of<kRows, 12>(t, 0);
+  columns_of<kRows, 12>(t, 12);
+  columns_of<kRows, 8>(t, 24);
 }
 
 #endif
@@ -266,14 +287,34 @@ void multiply_dots(const DotMatrix& b, const DotPiece& piece) {
   constexpr int64_t kAtOnce = 4;  // panels for which all rows are processed before the next ones
   const int64_t panel_size = b.data.shape()[1] * b.data.shape()[2] * b.data.shape()[3];
   const BFloat16* data = b.data.data<BFloat16>().data();
-  for (int64_t panel = piece.first_panel; panel < piece.last_panel; panel += kAtOnce) {
-    const int64_t count = std::min(kAtOnce, piece.last_panel - panel);
-    for (int64_t row = 0; row < piece.rows;) {  // in tiles of nearly equal height
+  // Calls fn(row, height) for tiles of nearly equal height.
+  const auto each_tile = [&](const auto& fn) {
+    for (int64_t row = 0; row < piece.rows;) {
       const int64_t left = piece.rows - row, tiles = (left + kMaxRows - 1) / kMaxRows;
       const auto height = static_cast<int>((left + tiles - 1) / tiles);
+      fn(row, height);
+      row += height;
+    }
+  };
+#if defined(SPARKPILOT_BFMMLA)
+  thread_local std::vector<BFloat16> rows;  // packed once, for all panels
+  const int64_t row_size = (b.depth + 3) / 4 * 4;
+  rows.resize(static_cast<size_t>(2 * piece.rows * row_size));
+  each_tile([&](int64_t row, int height) {
+    pack_rows(piece.a + row * piece.lda, piece.lda, height, b.depth, rows.data() + 2 * row * row_size);
+  });
+#endif
+  for (int64_t panel = piece.first_panel; panel < piece.last_panel; panel += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, piece.last_panel - panel);
+    each_tile([&](int64_t row, int height) {
+#if defined(SPARKPILOT_BFMMLA)
+      const BFloat16* a = rows.data() + 2 * row * row_size;
+#else
+      const BFloat16* a = piece.a + row * piece.lda;
+#endif
       const int64_t at = row * piece.stride + (panel - piece.first_panel) * kPanel;
       panels(height,
-             Tile{.a = piece.a + row * piece.lda,
+             Tile{.a = a,
                   .lda = piece.lda,
                   .depth = b.depth,
                   .b = data + panel * panel_size,
@@ -286,8 +327,7 @@ void multiply_dots(const DotMatrix& b, const DotPiece& piece) {
                   .stride = piece.stride,
                   .columns = b.columns - panel * kPanel},
              count);
-      row += height;
-    }
+    });
   }
 #else
   (void)b, (void)piece;

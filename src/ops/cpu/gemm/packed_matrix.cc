@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/gemm/small_gemm.h"
+#include "ops/cpu/move/transpose.h"
 
 namespace sparkpilot {
 
@@ -15,8 +16,8 @@ PackedMatrix::PackedMatrix(const float* weights, int64_t rows, int64_t columns) 
   std::memset(data, 0, static_cast<size_t>(data_->size()));
   for (int64_t panel = 0; panel < panels; ++panel) {
     const int64_t first = panel * kPanel;
-    transpose_rows(weights + first * columns, columns, data + panel * columns * kPanel, kPanel,
-                   std::min(kPanel, rows - first), columns);
+    transpose_matrix(weights + first * columns, columns, std::min(kPanel, rows - first), columns,
+                     data + panel * columns * kPanel, kPanel);
   }
 }
 

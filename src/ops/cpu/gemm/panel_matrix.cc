@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/cpu/move/transpose.h"
+
 namespace sparkpilot {
 
 PanelMatrix pack_panels(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where) {
@@ -20,6 +22,28 @@ PanelMatrix pack_panels(const ConstView& source, int64_t depth, int64_t columns,
     }
   });
   return out;
+}
+
+void pack_panels(const float* from, int64_t depth, int64_t columns, const PanelSource& where, int64_t first,
+                 int64_t last, float* to) {
+  constexpr int64_t kPanel = PanelMatrix::kPanel;
+  const bool adjacent = where.inner >= depth && where.inner_step == 1;  // depths of a column
+  for (int64_t panel = first; panel < last; ++panel) {
+    float* at = to + panel * depth * kPanel;
+    const float* source = from + panel * kPanel * where.column;
+    const int64_t count = std::min(kPanel, columns - panel * kPanel);
+    if (count < kPanel) std::fill_n(at, depth * kPanel, 0.0f);
+    if (adjacent) {
+      transpose_matrix(source, where.column, count, depth, at, kPanel);
+      continue;
+    }
+    for (int64_t p = 0; p < depth; ++p, at += kPanel) {
+      const float* row = source + where.row(p);
+      if (where.column == 1) std::copy_n(row, count, at);
+      else
+        for (int64_t j = 0; j < count; ++j) at[j] = row[j * where.column];
+    }
+  }
 }
 
 Tensor pack_bias(const ConstView& source, int64_t count) {

@@ -7,6 +7,7 @@
 #define SPARKPILOT_REGISTER_TILE_INL_H_
 #endif
 
+#include "ops/cpu/gemm/by_lane-inl.h"
 #include "ops/cpu/gemm/load_weights-inl.h"
 #include "ops/cpu/gemm/panel_matrix.h"
 
@@ -72,9 +73,37 @@ struct Sums {
       }
     }
   }
+#if SPARKPILOT_BY_LANE
+  // Adds the depth that lane kLane of each x holds.
+  template <int kLane, typename W>
+  HWY_INLINE void lane_step(const V (&x)[kRows], const W*& b) {
+    const D d;
+    HWY_UNROLL(10)
+    for (int j = 0; j < kVecs; j += 2) {  // a pair of loads is one instruction
+      const V weights = load_weights(d, b + j * kLanes), next = load_weights(d, b + (j + 1) * kLanes);
+      HWY_UNROLL(10)
+      for (int r = 0; r < kRows; ++r) v[r][j] = mul_add_lane<kLane>(x[r], weights, v[r][j]);
+      HWY_UNROLL(10)
+      for (int r = 0; r < kRows; ++r) v[r][j + 1] = mul_add_lane<kLane>(x[r], next, v[r][j + 1]);
+    }
+    b += kPanel;
+  }
+#endif
   template <typename W>
   HWY_INLINE void add(const float* const (&rows)[kRows], int64_t depth, const W* b) {
-    for (int64_t p = 0; p < depth; ++p, b += kPanel) step(rows, p, b);
+    int64_t p = 0;
+#if SPARKPILOT_BY_LANE
+    for (; p + 4 <= depth; p += 4) {
+      V x[kRows];
+      HWY_UNROLL(10)
+      for (int r = 0; r < kRows; ++r) x[r] = hn::LoadU(D(), rows[r] + p);
+      lane_step<0>(x, b);
+      lane_step<1>(x, b);
+      lane_step<2>(x, b);
+      lane_step<3>(x, b);
+    }
+#endif
+    for (; p < depth; ++p, b += kPanel) step(rows, p, b);
   }
   HWY_INLINE void store(const TileOutput& out, float* y, int64_t columns) const {
     const D d;

@@ -125,17 +125,5 @@ void small_gemm(const float* a, int64_t lda, const float* b, int64_t ldb, float*
   HWY_DYNAMIC_DISPATCH(gemm_impl)(a, lda, b, ldb, c, ldc, m, n, k, alpha, add);
 }
 
-void transpose_rows(const float* a, int64_t lda, float* b, int64_t ldb, int64_t rows, int64_t columns) {
-  constexpr int64_t kTile = 16;  // both sides of a tile stay in the first-level cache
-  for (int64_t i0 = 0; i0 < rows; i0 += kTile) {
-    for (int64_t j0 = 0; j0 < columns; j0 += kTile) {
-      const int64_t i1 = std::min(rows, i0 + kTile), j1 = std::min(columns, j0 + kTile);
-      for (int64_t j = j0; j < j1; ++j) {
-        for (int64_t i = i0; i < i1; ++i) b[j * ldb + i] = a[i * lda + j];
-      }
-    }
-  }
-}
-
 }  // namespace sparkpilot
 #endif  // HWY_ONCE

@@ -11,7 +11,4 @@ namespace sparkpilot {
 void small_gemm(const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc, int64_t m, int64_t n,
                 int64_t k, float alpha, bool add);
 
-// B[j * ldb + i] = A[i * lda + j] for i < rows, j < columns.
-void transpose_rows(const float* a, int64_t lda, float* b, int64_t ldb, int64_t rows, int64_t columns);
-
 }  // namespace sparkpilot

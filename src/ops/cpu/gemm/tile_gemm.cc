@@ -154,6 +154,10 @@ HWY_NOINLINE void tile(const Rows& source, int64_t row, const W* b, const float*
   sums.store(out, y, columns);
 }
 
+// Vectors of one or two rows whose four partial sums stay in registers.
+template <int kRows>
+constexpr int kFewVectors = HWY_ARCH_ARM_A64 ? 4 / kRows : Tile::kMaxVectors;
+
 // If the whole product has one or two rows: four partial sums per element hide the latency of the additions.
 template <int kRows, int kVecs, typename W>
 HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, const float* bias, const TileOutput& out,
@@ -167,6 +171,16 @@ HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, con
   PlainRows::Scratch scratch;
   source.point(row, 0, scratch, rows);
   int64_t p = 0;
+#if SPARKPILOT_BY_LANE
+  for (; p + 4 <= source.depth; p += 4) {
+    Tile::V x[kRows];
+    for (int r = 0; r < kRows; ++r) x[r] = hn::LoadU(Tile::D(), rows[r] + p);
+    s0.template lane_step<0>(x, b);
+    s1.template lane_step<1>(x, b);
+    s2.template lane_step<2>(x, b);
+    s3.template lane_step<3>(x, b);
+  }
+#endif
   for (; p + 4 <= source.depth; p += 4, b += 4 * kPanel) {
     s0.step(rows, p, b);
     s1.step(rows, p + 1, b + kPanel);
@@ -180,6 +194,15 @@ HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, con
     }
   }
   s0.store(out, y, columns);
+}
+
+template <int kRows, int kVecs, typename W>
+void few_rows(const PlainRows& source, int64_t row, const W* b, const float* bias, const TileOutput& out, float* y,
+              int64_t columns) {
+  constexpr int kPart = std::min(kVecs, kFewVectors<kRows>);
+  for (int64_t j = 0; j < columns; j += kPart * Tile::kLanes) {
+    tile_few<kRows, kPart>(source, row, b + j, bias ? bias + j : nullptr, out, y + j, columns - j);
+  }
 }
 
 // One panel (or its last columns) for rows [first, last), in tiles of nearly equal height.
@@ -224,11 +247,11 @@ void all_panels(const Rows& source, const W* data, int64_t depth, int64_t all_co
         float* y = out.y + range.first_row * out.stride + first + j;
         const int64_t rows = range.last_row - range.first_row;
         if (few && rows == 1) {
-          tile_few<1, TileShape::kVectors>(source, range.first_row, weights, bias, out, y, columns);
+          few_rows<1, TileShape::kVectors>(source, range.first_row, weights, bias, out, y, columns);
           return;
         }
         if (few && rows == 2) {
-          tile_few<2, TileShape::kVectors>(source, range.first_row, weights, bias, out, y, columns);
+          few_rows<2, TileShape::kVectors>(source, range.first_row, weights, bias, out, y, columns);
           return;
         }
       }
@@ -239,10 +262,10 @@ void all_panels(const Rows& source, const W* data, int64_t depth, int64_t all_co
   }
 }
 
-void multiply_impl(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
+void multiply_impl(const float* a, int64_t lda, const PanelView& b, const TileOutput& out, const RowRange& range,
                    bool few) {
-  dispatch(TypeList<float, Half, BFloat16>{}, b.data.dtype(), [&]<typename W>() {
-    all_panels(PlainRows{a, lda, b.depth}, static_cast<const W*>(b.data.raw()), b.depth, b.columns, out, range, few);
+  dispatch(TypeList<float, Half, BFloat16>{}, b.dtype, [&]<typename W>() {
+    all_panels(PlainRows{a, lda, b.depth}, static_cast<const W*>(b.data), b.depth, b.columns, out, range, few);
   });
 }
 
@@ -251,9 +274,9 @@ void multiply_panel_impl(const float* a, int64_t lda, const float* panel, int64_
   all_panels(PlainRows{a, lda, depth}, panel - range.first_panel * depth * kPanel, depth, columns, out, range, false);
 }
 
-void convolve_impl(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
+void convolve_impl(const float* x, const ConvShape& shape, const float* zeros, const PanelView& b,
                    const TileOutput& out, const RowRange& range) {
-  const float* data = b.data.data<float>().data();
+  const auto* data = static_cast<const float*>(b.data);
   if (KernelRows::fits(shape)) all_panels(KernelRows{x, shape, zeros}, data, b.depth, b.columns, out, range, false);
   else all_panels(PixelRows{x, shape, zeros}, data, b.depth, b.columns, out, range, false);
 }
@@ -270,7 +293,7 @@ HWY_EXPORT(multiply_impl);
 HWY_EXPORT(multiply_panel_impl);
 HWY_EXPORT(convolve_impl);
 
-void multiply_rows(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
+void multiply_rows(const float* a, int64_t lda, const PanelView& b, const TileOutput& out, const RowRange& range,
                    bool few) {
   HWY_DYNAMIC_DISPATCH(multiply_impl)(a, lda, b, out, range, few);
 }
@@ -280,7 +303,7 @@ void multiply_panel(const float* a, int64_t lda, const float* panel, int64_t dep
   HWY_DYNAMIC_DISPATCH(multiply_panel_impl)(a, lda, panel, depth, columns, out, range);
 }
 
-void convolve_rows(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
+void convolve_rows(const float* x, const ConvShape& shape, const float* zeros, const PanelView& b,
                    const TileOutput& out, const RowRange& range) {
   HWY_DYNAMIC_DISPATCH(convolve_impl)(x, shape, zeros, b, out, range);
 }

@@ -33,7 +33,7 @@ struct RowRange {
 inline DType packed_dtype(DType weights, bool plain_rows, bool few) {
   return plain_rows && (few || weights == DType::f16) ? weights : DType::f32;
 }
-void multiply_rows(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
+void multiply_rows(const float* a, int64_t lda, const PanelView& b, const TileOutput& out, const RowRange& range,
                    bool few);
 // The same for a single panel of f32 in memory of the caller's, [depth, kPanel], which stands at range.first_panel of a
 // matrix of so many columns.
@@ -44,7 +44,7 @@ void multiply_panel(const float* a, int64_t lda, const float* panel, int64_t dep
 // depth of `b` is [kernel positions, channels]. `x` points to the group's first channel. `zeros` must have as many
 // zeros as a group has input channels, and at least kConvolveZeros. Serial.
 inline constexpr int64_t kConvolveZeros = 512;
-void convolve_rows(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
+void convolve_rows(const float* x, const ConvShape& shape, const float* zeros, const PanelView& b,
                    const TileOutput& out, const RowRange& range);
 
 }  // namespace sparkpilot

@@ -16,8 +16,9 @@ struct SplitEpilogue {
 
   SplitEpilogue() = default;
   explicit SplitEpilogue(const Epilogue& epilogue);
+  TileOutput output(const float* bias, float* y, int64_t stride) const { return {bias, y, stride, low, high}; }
   TileOutput output(const Tensor& bias, float* y, int64_t stride) const {
-    return {bias.present() ? bias.data<float>().data() : nullptr, y, stride, low, high};
+    return output(bias.present() ? bias.data<float>().data() : nullptr, y, stride);
   }
 };
 

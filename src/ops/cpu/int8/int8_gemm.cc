@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/int8/int8_gemm.cc"
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h, as Highway asks.
+#include "ops/cpu/each-inl.h"
 #include "ops/cpu/int8/int8_output-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -70,6 +71,18 @@ struct ArmDot {
       asm(SPARKPILOT_ARCH "sdot %0.4s, %1.16b, %2.16b" : "+w"(sum.raw) : "w"(x), "w"(w));
     }
   }
+  // Four adjacent groups of a row take one load; the instruction reads one of them.
+  static HWY_INLINE X load_groups(const uint8_t* p) {
+    return kUnsigned ? vld1q_u8(p) : veorq_u8(vld1q_u8(p), vdupq_n_u8(0x80));
+  }
+  template <int kAt>
+  static HWY_INLINE void step_at(V& sum, X x, W w) {
+    if constexpr (kUnsigned) {
+      asm(SPARKPILOT_ARCH "sudot %0.4s, %1.16b, %2.4b[%c3]" : "+w"(sum.raw) : "w"(w), "w"(x), "i"(kAt));
+    } else {
+      asm(SPARKPILOT_ARCH "sdot %0.4s, %1.16b, %2.4b[%c3]" : "+w"(sum.raw) : "w"(w), "w"(x), "i"(kAt));
+    }
+  }
   static HWY_INLINE V sum(const V (&parts)[kParts], int i) { return parts[i]; }
   static constexpr bool kWhole = true, kSignedX = !kUnsigned;
 };
@@ -122,14 +135,6 @@ struct Wide {
   static constexpr bool kWhole = true, kSignedX = false;
 };
 #endif
-
-// Calls fn.template operator()<i>() for each i: the compiler keeps arrays in registers only if their indices are
-// constants from the start.
-template <int kCount, typename F>
-HWY_INLINE void each(const F& fn) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) { (fn.template operator()<i>(), ...); }
-  (std::make_integer_sequence<int, kCount>());
-}
 
 struct Job {
   const uint8_t* const* runs;
@@ -232,7 +237,24 @@ HWY_INLINE void tile(const Job& job, int64_t row, int64_t block) {
   });
   for (int64_t run = 0; run < job.run_count; ++run) {
     const uint8_t* a = job.runs[run] + row * lda;
-    for (int64_t g = 0; g < run_groups; ++g, weights += kBlock * kGroup, a += kGroup) {
+    int64_t g = 0;
+    if constexpr (requires(const uint8_t* p) { P::load_groups(p); }) {
+      for (; g + 4 <= run_groups; g += 4, weights += 4 * kBlock * kGroup, a += 4 * kGroup) {
+        typename P::X x[kRows];
+        each<kRows>([&]<int r>() __attribute__((always_inline)) { x[r] = P::load_groups(a + r * lda); });
+        each<4>([&]<int at>() __attribute__((always_inline)) {
+          const int8_t* from = weights + at * kBlock * kGroup;
+          each<kBlocks>([&]<int b>() __attribute__((always_inline)) {
+            each<P::kParts>([&]<int i>() __attribute__((always_inline)) {
+              const typename P::W w = P::load_w(from + b * block_bytes, i);
+              each<kRows>([&]<int r>()
+                              __attribute__((always_inline)) { P::template step_at<at>(sums[r][b][i], x[r], w); });
+            });
+          });
+        });
+      }
+    }
+    for (; g < run_groups; ++g, weights += kBlock * kGroup, a += kGroup) {
       typename P::W w[kBlocks][P::kParts];
       each<kBlocks>([&]<int b>() __attribute__((always_inline)) {
         each<P::kParts>([&]<int i>()
