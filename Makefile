@@ -9,7 +9,7 @@ PACKAGED := sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build test drive tiny-model wheel package test-package test-release lint bench gpu-check gpu-budget fuzz sanitize \
-  cross peers clean
+  arm64 peers clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,9 +68,9 @@ gpu-budget: deps ## what each CUDA kernel takes of a GPU, held to its budget; ne
 	@cmake --build $(BUILD) -j $(JOBS) --target ops
 	@scripts/gpu_budget.py $(BUILD)/generated/ops/cuda $(if $(UPDATE),--update)
 
-cross: ## build for aarch64 and run the unit tests under qemu
+arm64: build ## build for 64-bit Arm, run its tests under qemu and compare the program with this machine's
 	@scripts/install_deps.sh build cross
-	@JOBS=$(JOBS) scripts/cross.sh
+	@JOBS=$(JOBS) scripts/arm64.sh
 
 peers: ## the engines that we are compared with (.venv, from the network, 4.5 GB)
 	@scripts/install_deps.sh peers

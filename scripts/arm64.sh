@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds for aarch64 on another machine and runs the unit tests under qemu: `make cross`.
+# Builds for 64-bit Arm on another machine and runs it under qemu: `make arm64`. The unit tests first, then
+# scripts/check_arm64.py, which compares the program with this machine's.
 #
 # The libraries come from the distribution's arm64 packages, unpacked into build-aarch64/sysroot. apt keeps its own state
 # there too, so the machine's packages and architectures stay as they are and no root is needed.
@@ -39,3 +40,4 @@ fi
 cmake --log-level=WARNING --preset aarch64 >/dev/null
 cmake --build "$build" -j "$jobs"
 ctest --test-dir "$build" -L unit -j "$jobs" --output-on-failure --timeout 1200
+scripts/check_arm64.py --native build --arm "$build"
