@@ -12,7 +12,7 @@ PACKAGED := sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi
   arm64 peers clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the build needs (apt; asks for nothing when all is there)
 	@scripts/install_deps.sh build

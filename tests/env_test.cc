@@ -104,7 +104,7 @@ TEST_F(Env, KernelsAreAskedForAndSwitchedOff) {
   EXPECT_EQ(
       kernels("SPARKPILOT_KERNELS=no-sparkpilot::Gemm/sind",
               "warning: SPARKPILOT_KERNELS=no-sparkpilot::Gemm/sind: no kernel of sparkpilot::Gemm is named \"sind\" "
-              "(did you mean simd?); there are dot, onednn, reference, simd; kernels is not set (default)\n"),
+              "(did you mean simd?); there are dot, onednn, packed, reference, simd; kernels is not set (default)\n"),
       kernels(""));
 }
 

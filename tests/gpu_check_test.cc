@@ -375,10 +375,10 @@ TEST_F(GpuCheck, SoakGoesOnAfterAPause) {
   ASSERT_EQ(check("", soak + " --minutes 0.08"), 4) << said;
   EXPECT_NE(said.find("soak      unfinished after"), std::string::npos) << said;
   const Json before = part("soak")["go_on"]["figures"];
-  ASSERT_EQ(before["minutes"].size(), 1u);
+  ASSERT_EQ(before["minutes"].size(), 1u) << said << before;
   ASSERT_EQ(check("", soak), 0) << said;
   const Json after = part("soak")["figures"];
-  ASSERT_EQ(after["minutes"].size(), 2u);
+  ASSERT_EQ(after["minutes"].size(), 2u) << said << after;
   EXPECT_EQ(after["minutes"][0], before["minutes"][0]);
   EXPECT_EQ(after["pauses"], Json::array({before["seconds"]}));
   EXPECT_GE(after["seconds"], 7.2);

@@ -115,6 +115,7 @@ std::vector<OpCase> cases() {
       {"same_upper",
        {x({1, 2, 4, 5}), w({2, 3, 3, 2})},
        {{"auto_pad", std::string("SAME_UPPER")}, {"strides", Ints{2, 3}}}},
+      {"bands", {x({1, 20, 40, 48}), x({20, 16, 3, 3})}, {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}}},
       {"1d", {x({1, 3, 7}), w({3, 5, 4})}, {{"strides", Ints{2}}}},
       {"3d", {x({1, 2, 3, 4, 3}), w({2, 3, 2, 3, 2}), w({3})}, {{"strides", Ints{1, 2, 1}}}},
       {"f64", {CaseInput::of({1, 2, 3, 3}, DType::f64), CaseInput::of({2, 3, 2, 2}, DType::f64)}, {}},

@@ -1,5 +1,6 @@
-// Transposed convolutions of f32 images with channels last by the project's kernel: the products of a pixel with all taps of
-// the kernel make columns, which are added up where they fall on the output. Weights may be known in a run only.
+// Transposed convolutions of f32 images with channels last by the project's kernel: the products of a pixel with all
+// taps of the kernel make columns, which are added up where they fall on the output. Weights may be known in a run
+// only.
 #pragma once
 
 #include "ir/op.h"
