@@ -8,8 +8,8 @@ CONFIGURE := cmake --log-level=WARNING >/dev/null
 PACKAGED := sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build test drive tiny-model wheel package test-package test-release lint bench gpu-check gpu-budget fuzz sanitize \
-  arm64 peers clean
+.PHONY: help deps build test drive tiny-model wheel package package-arm64 test-package test-release lint bench gpu-check gpu-budget \
+  fuzz sanitize arm64 peers clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ package: deps ## out/sparkpilot_*.deb: program, libraries, headers, manual pages
 	@$(CONFIGURE) --preset release
 	@cmake --build $(BUILD) -j $(JOBS) --target $(PACKAGED)
 	@scripts/package.sh $(BUILD)
+
+package-arm64: ## the same for 64-bit Arm, of what `make arm64` built, and tested (as root; needs network and qemu-user-static)
+	@scripts/install_deps.sh package
+	@scripts/package_arm64.sh
 
 test-package: ## install that package in a fresh root, use it without a network, remove it (as root; needs network)
 	@scripts/install_deps.sh package

@@ -68,13 +68,22 @@ function(sparkpilot_install_pages)
     return()
   endif()
   set(made "${PROJECT_BINARY_DIR}/generated/pages")
+  # Where the emulator is not there, it is installed on the processor that it was built for (scripts/package_arm64.sh).
   install(CODE "
+    set(emulator \"${CMAKE_CROSSCOMPILING_EMULATOR}\")
+    if(emulator)
+      list(GET emulator 0 first)
+      find_program(there \${first} NO_CACHE)
+      if(NOT there)
+        set(emulator \"\")
+      endif()
+    endif()
     file(MAKE_DIRECTORY \"${made}\")
     foreach(shell bash zsh fish)
-      execute_process(COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:sparkpilot>\" completion \${shell}
+      execute_process(COMMAND \${emulator} \"$<TARGET_FILE:sparkpilot>\" completion \${shell}
                       OUTPUT_FILE \"${made}/\${shell}\" COMMAND_ERROR_IS_FATAL ANY)
     endforeach()
-    execute_process(COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:sparkpilot>\" man --out \"${made}/man1\"
+    execute_process(COMMAND \${emulator} \"$<TARGET_FILE:sparkpilot>\" man --out \"${made}/man1\"
                     OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)")
   set(share ${CMAKE_INSTALL_DATADIR})
   install(FILES ${made}/bash DESTINATION ${share}/bash-completion/completions RENAME sparkpilot)

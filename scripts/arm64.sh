@@ -9,9 +9,7 @@ cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 build=$PWD/build-aarch64
 sysroot=$build/sysroot
-libraries=(libonnx-dev libprotobuf-dev libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
-  libfmt-dev libgtest-dev libbenchmark-dev libcapnp-dev libzstd-dev libbz2-dev libzip-dev libcairo2-dev
-  libavcodec-dev libavformat-dev libavutil-dev libncurses-dev)
+mapfile -t libraries <scripts/arm64_libraries.txt
 
 # Made anew where the list has changed since.
 if [ "$(cat "$sysroot/complete" 2>/dev/null)" != "${libraries[*]}" ]; then

@@ -53,7 +53,7 @@ def needed_libraries(file):
 
 def libraries_loaded_later(file):
     """FFmpeg's, which are loaded by name when they are needed (src/route/video/ffmpeg.h)."""
-    found = re.findall(rb"\0(libav(?:format|codec|util)\.so\.\d+)(?=\0)", pathlib.Path(file).read_bytes())
+    found = re.findall(rb"(libav(?:format|codec|util)\.so\.\d+)\0", pathlib.Path(file).read_bytes())
     return sorted({name.decode() for name in found})
 
 

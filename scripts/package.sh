@@ -71,7 +71,7 @@ for file in "${programs[@]}"; do
   esac
 done
 # FFmpeg's libraries are loaded by name when they are needed (src/route/video/ffmpeg.h): a library that asks for the same names.
-mapfile -t later < <(tr '\0' '\n' <"$root/usr/bin/sparkpilot" | grep -axE 'libav(format|codec|util)\.so\.[0-9]+' | sort -u)
+mapfile -t later < <(tr '\0' '\n' <"$root/usr/bin/sparkpilot" | grep -aoE 'libav(format|codec|util)\.so\.[0-9]+$' | sort -u)
 [ "${#later[@]}" -eq 3 ] || { echo "package: expected the names of three of FFmpeg's libraries, found: ${later[*]}" >&2; exit 1; }
 "${tool}gcc" -shared -nostdlib -o "$work/later.so" -Wl,--no-as-needed "${later[@]/#/-l:}"
 scan+=(-dDepends -e"$work/later.so")
