@@ -133,14 +133,21 @@ TEST(KeepChannelsLast, OneAndThreeDimensionalImages) {
   EXPECT_EQ(count(n.graph, "Transpose"), 4);
 }
 
+// Where oneDNN has fast convolutions, which move the image themselves.
 TEST(KeepChannelsLast, LeavesASingleConvolutionAndOpsItDoesNotKnow) {
   Net n;
   n.output(conv(n, n.input("x", {1, 4, 6, 6}), {4, 4, 3, 3}, 1), "one");
   const ValueId y = conv(n, n.input("z", {1, 4, 6, 6}), {4, 4, 3, 3}, 3);
   const ValueId r = n.reshape(n.op("Relu", {n.reshape(y, {4, 36})}), {1, 4, 6, 6});
   n.output(conv(n, r, {4, 4, 3, 3}, 5), "reshaped");
-  EXPECT_EQ(run_and_compare(n.graph, fuse_and_keep), 0);
+  const int changes = run_and_compare(n.graph, fuse_and_keep);
+#if defined(__x86_64__)
+  EXPECT_EQ(changes, 0);
   EXPECT_EQ(count(n.graph, "Transpose"), 0);
+#else
+  EXPECT_EQ(changes, 3);
+  EXPECT_EQ(count(n.graph, "Transpose"), 6);
+#endif
 }
 
 TEST(MinCut, CutsTheCheapestEdges) {

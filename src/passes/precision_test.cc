@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "base/error.h"
 #include "hw/cpu.h"
 #include "passes/test_graph.h"
@@ -190,9 +194,9 @@ TEST(SetPrecision, Bf16TakesPixelsAtOnce) {
   if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
   Net n;
   const ValueId pixels = n.op("Cast", {n.input("x", {1, 3, 6, 6}, DType::u8)}, {{"to", onnx_code(DType::f32)}});
-  ValueId y = n.op("Conv", {pixels, n.b.constant(random_tensor({8, 3, 3, 3}, 1))});
+  ValueId y = n.op("Conv", {pixels, n.b.constant(random_tensor({8, 3, 1, 1}, 1))});
   y = n.op("Conv", {n.op("Relu", {y}), n.b.constant(random_tensor({8, 8, 1, 1}, 2))});
-  n.output(n.op("Gemm", {n.op("Flatten", {y}), n.b.constant(random_tensor({128, 4}, 3))}), "y");
+  n.output(n.op("Gemm", {n.op("Flatten", {y}), n.b.constant(random_tensor({288, 4}, 3))}), "y");
   set_precision(n.graph, Precision::bf16);
   drop_dead(n.graph);
   int casts = 0;
@@ -203,6 +207,35 @@ TEST(SetPrecision, Bf16TakesPixelsAtOnce) {
     ++casts;
   }
   EXPECT_EQ(casts, 1);
+}
+
+// On Arm products and convolutions in bf16 have kernels for some shapes, and for constant weights, only.
+TEST(SetPrecision, Bf16LeavesInFp32WhatHasNoKernelOnArm) {
+  if (!cpu_features().neon) GTEST_SKIP() << "this is no Arm processor";
+  if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
+  Net n;
+  const auto w = [&](const Shape& shape) { return n.b.constant(random_tensor(shape, 1)); };
+  const ValueId x = n.input("x", {1, 8, 6, 6});
+  const ValueId pixel = n.op("Conv", {x, w({8, 8, 1, 1})}),
+                single = n.op("Conv", {x, w({8, 1, 3, 3})}, {{"group", int64_t{8}}});
+  const ValueId dense = n.op("Conv", {x, w({8, 8, 3, 3})});
+  const ValueId strided = n.op("Conv", {x, w({8, 8, 1, 1})}, {{"strides", std::vector<int64_t>{2, 2}}});
+  const ValueId at_run = n.op("MatMul", {x, n.input("m", {6, 6})});
+  int i = 0;
+  for (const ValueId y : {pixel, single, dense, strided, at_run}) {  // a product behind each, so that none is a head
+    const Shape shape = n.b.shape(y);
+    n.output(n.op("MatMul", {n.op("Relu", {y}), w({shape[3], 4})}), "y" + std::to_string(i++));
+  }
+  set_precision(n.graph, Precision::bf16);
+  drop_dead(n.graph);
+  std::map<DType, int> products;
+  for (const NodeId id : n.graph.order()) {
+    const Node& node = n.graph.node(id);
+    if (node.op->name == "Conv" || (node.op->name == "MatMul" && !n.graph.constant(node.inputs[1])))
+      ++products[n.graph.value(node.inputs[0]).dtype];
+  }
+  EXPECT_EQ(products[DType::bf16], 2);
+  EXPECT_EQ(products[DType::f32], 3);
 }
 
 TEST(SetPrecision, Bf16KeepsHeadsInFp32) {
