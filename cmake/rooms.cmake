@@ -193,8 +193,11 @@ function(sparkpilot_kernels target)
   target_compile_options(${target} PRIVATE ${SPARKPILOT_KERNEL_FLAGS})
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cpu/*.cc)
   list(FILTER kernels EXCLUDE REGEX "_test\\.cc$")
-  set_source_files_properties(${kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-                              COMPILE_OPTIONS $<IF:$<BOOL:${SPARKPILOT_SANITIZE}>,-O1,-O3>)
+  set(level -O3)
+  if(SPARKPILOT_SANITIZE)
+    set(level -O1)
+  endif()
+  set_source_files_properties(${kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS ${level})
   # g++ for Arm otherwise loads so many operands of a tile early that sums leave the registers (bench/arm64/one_op.cc counts).
   if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     foreach(tiles gemm/tile_gemm gemm/dot_tile attention/attention_block int8/int8_gemm)
