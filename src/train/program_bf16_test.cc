@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "grad/differentiate.h"
+#include "hw/cpu.h"
 #include "onnx/zoo.h"
 #include "passes/pass.h"
 #include "passes/rebatch.h"
@@ -213,6 +214,7 @@ TEST(Bf16Masters, LossesAndWhatStatesBecomeAreF32) {
     b.next(b.state(Tensor(DType::f32, b.shape(wrt[i])), fmt::format("sum{}", i)), found[i]);
   graph.compact();
   for (const Device device : {Device::cpu, Device::cuda}) {
+    if (device == Device::cpu && cpu_features().neon) continue;  // products with trained weights stay in f32 on Arm
     Graph made = graph;
     run_passes(made, {.off = {"layout"}, .precision = Precision::bf16, .emulate = true},
                {.device = device, .training = true});
