@@ -42,7 +42,7 @@ SHARES = {
     "conv3x3": (4, 0.7),
     "conv1x1": (4, 0.7),
     "conv1x1_bf16": (16, 0.45),  # rows are packed, and results rounded, for few products
-    "product_row": (4, 0.3),  # reads a weight for each product
+    "product_row": (4, 0.2),  # reads a weight for each product; what a run takes besides differs
     "depthwise3x3": (4, 0.2),
     "attention": (4, 0.5),  # with the exponentials of its softmax
 }
@@ -60,6 +60,8 @@ class Check:
         self.folder = Path(tempfile.mkdtemp(prefix="check_arm64."))
         self.passed = self.failed = 0
         environment = {**os.environ, "SPARKPILOT_TUNE": "off", "XDG_CACHE_HOME": str(self.folder / "cache")}
+        # Without it the program starts itself again (docs/configuration.md), which it cannot do under qemu.
+        environment["OMP_WAIT_POLICY"] = "passive"
         self.environment = {**environment, "XDG_CONFIG_HOME": str(self.folder / "config")}
 
     def on(self, processor: str) -> list:
@@ -211,7 +213,7 @@ class Check:
         counts = self.folder / "counts"
         for case, (most, bound) in SHARES.items():
             found = []
-            for runs in (2, 6):
+            for runs in (2, 22):  # so many that what loading takes, which differs a little, does not count
                 command = [*self.emulator, "-plugin", str(plugin), str(self.build / "one_op"), case, str(runs)]
                 environment = {**self.environment, "COUNTS": str(counts)}
                 result = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -219,7 +221,7 @@ class Check:
                     raise RuntimeError(f"one_op {case}: {result.stderr.strip()}")
                 found.append([int(each) for each in counts.read_text().split()])
             words = result.stdout.split()
-            executed, products = ((found[1][i] - found[0][i]) / 4 for i in (0, 1))
+            executed, products = ((found[1][i] - found[0][i]) / 20 for i in (0, 1))
             share = int(words[0]) / most / executed
             text = f"{share:.2f} of {executed / 1e6:.2f} M instructions (at least {bound}), {products / executed:.2f} by count"
             self.say(share >= bound, f"{case} ({' '.join(words[1:])})", text)
