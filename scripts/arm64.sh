@@ -40,4 +40,4 @@ cmake --build "$build" -j "$jobs"
 # Left out: under qemu a program cannot start itself, a start that fails is seen by the child alone, and no time is a processor's.
 left_out='^(base/ChildProcess.RefusesWhatCannotBeStarted|hw/Peak.IsPlausible|train/Trainer.SurvivesSigkillAtRandomPlaces)$'
 ctest --test-dir "$build" -L unit -E "$left_out" -j "$jobs" --output-on-failure --timeout 1200
-scripts/check_arm64.py --native build --arm "$build"
+/usr/bin/python3 scripts/check_arm64.py --native build --arm "$build"

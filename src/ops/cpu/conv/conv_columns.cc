@@ -179,7 +179,7 @@ std::unique_ptr<KernelState> conv_columns_prepare(const Problem& p) {
     state->columns = most * row;
   }
   const int64_t weights = state->packed * (state->one_each ? 1 : s.groups);
-  const int64_t bias = state->plain && p.has(2) ? s.groups * ((s.out_per_group() + kPanel - 1) / kPanel * kPanel) : 0;
+  const int64_t bias = state->plain && p.has(2) ? s.groups * bias_floats(s.out_per_group()) : 0;
   state->workspace = (weights + state->slots * state->columns + bias) * static_cast<int64_t>(sizeof(float));
   return state;
 }
@@ -192,13 +192,12 @@ void conv_columns_run(const Call& call) {
   float* const after = weights + state.packed * (state.one_each ? 1 : s.groups);
   pack(state, call.inputs[1].as<float>(), weights);
   if (state.plain && !state.one_each) {
-    const int64_t out = s.out_per_group(), padded = (out + kPanel - 1) / kPanel * kPanel;
+    const int64_t out = s.out_per_group(), padded = bias_floats(out);
     const TilePlan plan{
         .rows = s.batch * w.out_size(), .columns = out, .depth = s.in_per_group(), .row_stride = s.out_channels};
     for (int64_t g = 0; g < s.groups; ++g) {
       float* const bias = after + g * padded;
-      for (int64_t j = 0; call.has(2) && j < padded; ++j)
-        bias[j] = j < out ? call.inputs[2].as<float>()[g * out + j] : 0;
+      if (call.has(2)) pack_bias(call.inputs[2].as<float>() + g * out, out, 1, bias);
       const PanelView b(weights + g * state.packed, s.in_per_group(), out);
       const TileOutput to{
           .bias = call.has(2) ? bias : nullptr, .y = call.outputs[0].as<float>() + g * out, .stride = s.out_channels};

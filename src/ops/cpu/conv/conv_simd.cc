@@ -239,7 +239,6 @@ Acceptance conv_packed_accepts(const Problem& p) {
 }
 
 std::unique_ptr<KernelState> conv_packed_prepare(const Problem& p) {
-  constexpr int64_t kPanel = PanelMatrix::kPanel;
   auto state = std::make_unique<PackedState>();
   ConvShape& s = state->shape;
   s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
@@ -251,7 +250,7 @@ std::unique_ptr<KernelState> conv_packed_prepare(const Problem& p) {
   const int64_t columns = whole ? s.out_channels : s.out_per_group();
   state->groups = whole ? 1 : s.groups;
   state->weights = panel_floats(whole ? s.window.kernel_size() : state->plan.depth, columns);
-  if (p.has(2)) state->bias = (columns + kPanel - 1) / kPanel * kPanel;
+  if (p.has(2)) state->bias = bias_floats(columns);
   state->workspace = state->groups * (state->weights + state->bias) * static_cast<int64_t>(sizeof(float));
   return state;
 }
@@ -274,8 +273,7 @@ void conv_packed_run(const Call& call) {
     }
   });
   for (int64_t g = 0; g < state.groups && state.bias > 0; ++g) {
-    const float* bias = call.inputs[2].as<float>() + g * columns;
-    for (int64_t j = 0; j < state.bias; ++j) biases[g * state.bias + j] = j < columns ? bias[j] : 0;
+    pack_bias(call.inputs[2].as<float>() + g * columns, columns, 1, biases + g * state.bias);
   }
   Work{s, state.way, state.plan, state.epilogue, state.zeros.data<float>().data()}.run(
       call, [&](int64_t g) { return PanelView(packed + g * state.weights, depth, columns); },

@@ -88,7 +88,7 @@ std::unique_ptr<KernelState> gemm_packed_prepare(const Problem&, const GemmArgs&
   state->alpha = args.alpha;
   state->beta = args.beta;
   state->c = args.c;
-  if (args.c >= 0) state->bias = (s.n + kPanel - 1) / kPanel * kPanel;
+  if (args.c >= 0) state->bias = bias_floats(s.n);
   state->packed = panel_floats(s.k, s.n);
   if (s.a_col != 1) state->rows = whole_lines(s.m * s.k);
   state->slots = std::min<int64_t>(s.batch, std::max(1, thread_count()));
@@ -103,8 +103,7 @@ void gemm_packed_run(const Call& call) {
   auto* const floats = reinterpret_cast<float*>(call.workspace);
   const float* bias = nullptr;
   if (state.c >= 0) {
-    const float* c = call.inputs[static_cast<size_t>(state.c)].as<float>();
-    for (int64_t j = 0; j < state.bias; ++j) floats[j] = j < s.n ? state.beta * c[j] : 0;
+    pack_bias(call.inputs[static_cast<size_t>(state.c)].as<float>(), s.n, state.beta, floats);
     bias = floats;
   }
   const double work =

@@ -46,9 +46,13 @@ void pack_panels(const float* from, int64_t depth, int64_t columns, const PanelS
   }
 }
 
+void pack_bias(const float* bias, int64_t columns, float scale, float* to) {
+  for (int64_t j = 0; j < columns; ++j) to[j] = scale * bias[j];
+  std::fill(to + columns, to + bias_floats(columns), 0.0f);
+}
+
 Tensor pack_bias(const ConstView& source, int64_t count) {
-  constexpr int64_t kPanel = PanelMatrix::kPanel;
-  const Tensor out = Tensor::zeros(DType::f32, Shape{(count + kPanel - 1) / kPanel * kPanel});
+  const Tensor out = Tensor::zeros(DType::f32, Shape{bias_floats(count)});
   for (int64_t i = 0; i < count; ++i) {
     out.data<float>()[static_cast<size_t>(i)] = static_cast<float>(load_element(source.dtype, source.data, i));
   }

@@ -42,8 +42,12 @@ PanelMatrix pack_panels(const ConstView& source, int64_t depth, int64_t columns,
 inline int64_t panel_floats(int64_t depth, int64_t columns) {
   return (columns + PanelMatrix::kPanel - 1) / PanelMatrix::kPanel * depth * PanelMatrix::kPanel;
 }
+inline int64_t bias_floats(int64_t columns) { return panel_floats(1, columns); }
 void pack_panels(const float* from, int64_t depth, int64_t columns, const PanelSource& where, int64_t first,
                  int64_t last, float* to);
+
+// scale * bias into memory of bias_floats().
+void pack_bias(const float* bias, int64_t columns, float scale, float* to);
 
 // `count` values as f32, padded with zeros to whole panels.
 Tensor pack_bias(const ConstView& source, int64_t count);
