@@ -118,15 +118,21 @@ function(sparkpilot_kernel_images target)
   set(names "")
   if(NVCC)
     execute_process(COMMAND ${NVCC} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
-    # Machine code of all architectures, and PTX for what is newer, from one reading of the source: each further one is a
-    # tenth of the time. Only those named below ask which architecture they are compiled for, and use what some have.
+    # Two readings of the source, as for 8.0 and as for 9.0, whose kernels wait for the one before them (device_gpu.cuh): machine
+    # code of each further architecture is a tenth of a reading's time. PTX is for what is newer. Only the sources named below use what
+    # some architectures have, and are read for each.
     set(by_architecture words e4m3_gemm nvfp4_gemm quantize)
-    set(numbers "")
+    set(numbers_80 "")
+    set(numbers_90 "")
     set(each "")
     set(size "")
     foreach(number 80 89 90)
       if(known MATCHES "compute_${number}\n")
-        list(APPEND numbers sm_${number})
+        if(number LESS 90)
+          list(APPEND numbers_80 sm_${number})
+        else()
+          list(APPEND numbers_90 sm_${number})
+        endif()
         list(APPEND each -gencode arch=compute_${number},code=sm_${number})
         string(APPEND names "\"sm_${number}\", ")
       endif()
@@ -134,18 +140,19 @@ function(sparkpilot_kernel_images target)
     if(known MATCHES "compute_121\n")  # 12.9 or newer
       set(size --compress-mode=size)  # a fifth of the default's bytes
       set_property(GLOBAL PROPERTY SPARKPILOT_IMAGES_BY_ZSTD TRUE)
-      list(APPEND numbers sm_120)     # runs on 12.1, too
+      list(APPEND numbers_90 sm_120)  # runs on 12.1, too
       list(APPEND each -gencode arch=compute_120f,code=sm_120f)
       string(APPEND names "\"sm_120\", ")
     else()
       message(STATUS "${NVCC} does not know sm_120: GPUs of 12.x get PTX")
     endif()
-    string(REPLACE ";" "," numbers "${numbers}")
-    string(APPEND names "\"compute_80\"")
+    string(REPLACE ";" "," numbers_80 "${numbers_80}")
+    string(REPLACE ";" "," numbers_90 "${numbers_90}")
+    string(APPEND names "\"compute_90\"")
     foreach(source IN LISTS SPARKPILOT_KERNEL_SOURCES)
       get_filename_component(name ${source} NAME_WE)
       set(image ${folder}/${name}.fatbin)
-      set(flags -gencode "arch=compute_80,code=[${numbers},compute_80]")
+      set(flags -gencode "arch=compute_80,code=[${numbers_80}]" -gencode "arch=compute_90,code=[${numbers_90},compute_90]")
       if(name IN_LIST by_architecture)
         set(flags ${each} -gencode arch=compute_90,code=compute_90)
       elseif(name STREQUAL worlds)
@@ -190,5 +197,7 @@ std::span<const std::string_view> image_targets() {
 }  // namespace sparkpilot::cuda
 ]])
   target_sources(${target} PRIVATE ${folder}/image_table.cc)
-  set_source_files_properties(${folder}/image_table.cc PROPERTIES OBJECT_DEPENDS "${files}" SKIP_PRECOMPILE_HEADERS ON)
+  # In a unity file it would not be made anew when an image changes.
+  set_source_files_properties(${folder}/image_table.cc PROPERTIES OBJECT_DEPENDS "${files}" SKIP_PRECOMPILE_HEADERS ON
+                              SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
