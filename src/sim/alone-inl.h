@@ -19,15 +19,24 @@ extern template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motio
 // Steps of the planner in a run.
 inline int plans_of(int steps) { return (steps + kStepsPerPlan - 1) / kStepsPerPlan; }
 
-// A column of a table at the time t.
-inline double table_value(const CourseTable& table, const std::vector<double>& column, double t) {
-  const auto above = std::upper_bound(table.time.begin(), table.time.end(), t) - table.time.begin();
-  if (above == 0) return column.front();
-  if (above == std::ssize(table.time)) return column.back();
-  const auto i = static_cast<size_t>(above);
-  const double part = (t - table.time[i - 1]) / (table.time[i] - table.time[i - 1]);
-  return column[i - 1] + part * (column[i] - column[i - 1]);
-}
+// Where a time lies in a table: the row after it, and how far it is from the one before to that.
+struct TablePlace {
+  size_t above = 0;
+  double part = 0;
+  // `from`: no row before it is later than t.
+  TablePlace(const CourseTable& table, double t, size_t from = 0) {
+    const auto begin = table.time.begin();
+    above =
+        static_cast<size_t>(std::upper_bound(begin + static_cast<std::ptrdiff_t>(from), table.time.end(), t) - begin);
+    if (above > 0 && above < table.time.size())
+      part = (t - table.time[above - 1]) / (table.time[above] - table.time[above - 1]);
+  }
+  double of(const std::vector<double>& column) const {
+    if (above == 0) return column.front();
+    if (above == column.size()) return column.back();
+    return column[above - 1] + part * (column[above] - column[above - 1]);
+  }
+};
 // The car ahead in the planner's step at the time t: its speed, -1 without one, and the gap if it came since the step
 // before, else 0.
 struct LeadRow {
@@ -54,20 +63,30 @@ inline LeadRow lead_row(const CourseTable& table, double t) {
   }
   return lead;
 }
-inline CourseRow<double> course_row(const CourseTable& table, double t, double lateral_delay) {
+inline CourseRow<double> course_row(const CourseTable& table, double t, const TablePlace& now,
+                                    const TablePlace& later) {
   const LeadRow lead = lead_row(table, t);
-  return {table_value(table, table.curvature, t),
-          table_value(table, table.curvature, t + lateral_delay),
-          table_value(table, table.speed, t),
-          table_value(table, table.roll, t),
+  return {now.of(table.curvature),
+          later.of(table.curvature),
+          now.of(table.speed),
+          now.of(table.roll),
           lead.speed,
           lead.gap};
 }
+inline CourseRow<double> course_row(const CourseTable& table, double t, double lateral_delay) {
+  return course_row(table, t, TablePlace(table, t), TablePlace(table, t + lateral_delay));
+}
 // What the table of `w`, which has one, says in each step of the planner.
 inline std::vector<CourseRow<double>> course_rows(const WorldSpec& w, int steps) {
+  const CourseTable& table = *w.course.table;
   std::vector<CourseRow<double>> rows;
+  rows.reserve(static_cast<size_t>(plans_of(steps)));
+  size_t from = 0, later_from = 0;
   for (int i = 0; i < plans_of(steps); ++i) {
-    rows.push_back(course_row(*w.course.table, i * kStepsPerPlan * kStep, w.lateral_delay));
+    const double t = i * kStepsPerPlan * kStep;
+    const TablePlace now(table, t, from), later(table, t + w.lateral_delay, later_from);
+    from = now.above, later_from = later.above;
+    rows.push_back(course_row(table, t, now, later));
   }
   return rows;
 }

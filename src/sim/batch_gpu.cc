@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,26 +21,73 @@ namespace {
 using namespace scalar;  // NOLINT(google-build-using-namespace): what stands in it depends on the number type
 using cuda::kWorldsOfGroup;
 
-// Worlds that are computed together: as many threads as the largest GPUs hold at a time.
-constexpr int64_t kPart = 65536;
+// Worlds that are computed together, and how many such parts at a time: as many threads as the largest GPUs hold.
+constexpr int64_t kPart = 16384;
+constexpr size_t kParts = 4;
 
 std::string kernel_name(const BatchOptions& o) {
   return fmt::format("worlds_{}_{}", kLateralNames[static_cast<int>(o.lateral)],
                      kTyresNames[static_cast<int>(o.tyres)]);
 }
 
+// Memory on both sides: one buffer twice where they share it.
+struct TwoSides {
+  std::shared_ptr<Buffer> host, gpu;
+};
+TwoSides on_both_sides(GpuDevice& gpu, int64_t bytes) {
+  TwoSides out{gpu.allocate_kept(bytes), nullptr};
+  out.gpu = gpu.unified() ? out.host : gpu.allocate(bytes, Place::device);
+  return out;
+}
+void send(GpuStream& stream, const TwoSides& memory, int64_t bytes) {
+  if (memory.host != memory.gpu) stream.copy_to_gpu(memory.gpu->data(), memory.host->data(), bytes);
+}
+
+// Tables of those worlds that have one, each [row][field], in pieces of memory: few worlds of many may have one.
+class Tables {
+ public:
+  Tables(GpuDevice& gpu, int rows) : gpu_(gpu), bytes_(int64_t{rows} * kRowFields * int64_t{sizeof(float)}) {}
+  void clear() { used_ = 0; }
+  bool empty() const { return used_ == 0; }
+  // Where it will be on the GPU. Several threads may call.
+  const float* add(const std::vector<CourseRow<double>>& rows) {
+    const auto [host, gpu] = place();
+    put_rows(rows, 0, 1, host);
+    return gpu;
+  }
+  void send_to(GpuStream& stream) const {
+    for (int64_t first = 0; first < used_; first += kOfPiece)
+      send(stream, pieces_[static_cast<size_t>(first / kOfPiece)], std::min(kOfPiece, used_ - first) * bytes_);
+  }
+
+ private:
+  static constexpr int64_t kOfPiece = 512;
+  std::pair<float*, const float*> place() {
+    const std::lock_guard lock(mutex_);
+    const int64_t at = used_ % kOfPiece * bytes_;
+    const auto piece = static_cast<size_t>(used_++ / kOfPiece);
+    if (piece == pieces_.size()) pieces_.push_back(on_both_sides(gpu_, kOfPiece * bytes_));
+    const TwoSides& memory = pieces_[piece];
+    return {reinterpret_cast<float*>(memory.host->data() + at), reinterpret_cast<float*>(memory.gpu->data() + at)};
+  }
+  GpuDevice& gpu_;
+  int64_t bytes_, used_ = 0;
+  std::mutex mutex_;
+  std::vector<TwoSides> pieces_;
+};
+
 // The memory of a part, on both sides, and its stream.
 template <class Control>
 class Part {
  public:
-  Part(const std::shared_ptr<GpuDevice>& gpu, int64_t most)
-      : stream_(gpu), most_groups_((most + kWorldsOfGroup - 1) / kWorldsOfGroup) {
-    constants_ = memory(kConstants, gpu->shared_place());
-    states_ = memory(kStates, gpu->shared_place());
-    gpu_constants_ = gpu->unified() ? constants_ : memory(kConstants, Place::device);
-    gpu_states_ = gpu->unified() ? states_ : memory(kStates, Place::device);
-    rings_ = memory(kRingSlots, gpu->own_place());
-  }
+  Part(const std::shared_ptr<GpuDevice>& gpu, int64_t most, int steps)
+      : stream_(gpu),
+        most_((most + kWorldsOfGroup - 1) / kWorldsOfGroup * kWorldsOfGroup),
+        constants_(on_both_sides(*gpu, most_ * kConstants * kFloat)),
+        states_(on_both_sides(*gpu, most_ * kStates * kFloat)),
+        table_of_world_(on_both_sides(*gpu, most_ * int64_t{sizeof(float*)})),
+        rings_(gpu->allocate(most_ * kRingSlots * kFloat, gpu->own_place())),
+        tables_(*gpu, plans_of(steps)) {}
   // What the GPU still does here may not outlive the memory.
   ~Part() {
     try {
@@ -53,39 +101,40 @@ class Part {
   void begin(int64_t first, int64_t count, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o) {
     first_ = first, count_ = count;
     const int64_t groups = (count + kWorldsOfGroup - 1) / kWorldsOfGroup;
-    std::atomic<bool> noise = false, leads = false, rich_courses = false, tables = false;
-    auto* const constants = floats(*constants_);
-    auto* const states = floats(*states_);
+    std::atomic<bool> noise = false, leads = false, rich_courses = false;
+    auto* const constants = floats(*constants_.host);
+    auto* const states = floats(*states_.host);
+    auto** const table_of_world = reinterpret_cast<const float**>(table_of_world_.host->data());
+    tables_.clear();
     parallel_for(groups, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin * kWorldsOfGroup; i < std::min(end * kWorldsOfGroup, count); ++i) {
         const WorldSpec world = spec(first + i);
         check_world(world);
         if (const auto why = not_on_gpu(o.lateral, world.following.planner); !why.empty()) fail("{}", why);
+        const float* const table = world.course.table ? tables_.add(course_rows(world, o.steps)) : nullptr;
         // A group that is not full computes its last world more than once.
         for (int64_t to = i; to < (i + 1 == count ? groups * kWorldsOfGroup : i + 1); ++to) {
           put_fields(prepare<Control>(world), to, kWorldsOfGroup, constants);
           put_fields(beginning<Control>(world), to, kWorldsOfGroup, states);
+          table_of_world[to] = table;
         }
         if (has_noise(world.noise)) noise = true;
         if (has_lead(world)) leads = true;
         if (is_rich(world.course)) rich_courses = true;
-        if (!world.course.table) continue;
-        tables = true;
-        const auto rows = course_rows(world, o.steps);
-        put_rows(rows, i, kWorldsOfGroup, table_memory(std::ssize(rows)));
       }
     });
     const auto bytes = [&](int64_t fields) { return groups * kWorldsOfGroup * fields * kFloat; };
-    const bool unified = stream_.gpu().unified();
-    if (!unified) {
-      stream_.copy_to_gpu(gpu_constants_->data(), constants, bytes(kConstants));
-      stream_.copy_to_gpu(gpu_states_->data(), states, bytes(kStates));
-    }
+    send(stream_, constants_, bytes(kConstants));
+    send(stream_, states_, bytes(kStates));
     stream_.fill(rings_->data(), 0, bytes(kRingSlots));
-    if (tables && !unified)
-      stream_.copy_to_gpu(gpu_tables_->data(), floats(*tables_), bytes(plans_of(o.steps) * kRowFields));
-    const cuda::WorldsArguments arguments{.constants = floats(*gpu_constants_),
-                                          .states = floats(*gpu_states_),
+    const float* const* tables = nullptr;
+    if (!tables_.empty()) {
+      tables = reinterpret_cast<const float* const*>(table_of_world_.gpu->data());
+      send(stream_, table_of_world_, groups * kWorldsOfGroup * int64_t{sizeof(float*)});
+      tables_.send_to(stream_);
+    }
+    const cuda::WorldsArguments arguments{.constants = floats(*constants_.gpu),
+                                          .states = floats(*states_.gpu),
                                           .rings = floats(*rings_),
                                           .seed = o.seed,
                                           .groups = static_cast<int>(groups),
@@ -95,10 +144,9 @@ class Part {
                                           .noise = noise,
                                           .leads = leads,
                                           .rich_courses = rich_courses,
-                                          .tables = tables ? floats(*gpu_tables_) : nullptr,
-                                          .plans = plans_of(o.steps)};
+                                          .tables = tables};
     stream_.launch(cuda::kernel_on(stream_.gpu(), kernel_name(o)), cuda::worlds_launch(arguments.groups), arguments);
-    if (!unified) stream_.copy_to_host(states, gpu_states_->data(), bytes(kStates));
+    if (states_.host != states_.gpu) stream_.copy_to_host(states, states_.gpu->data(), bytes(kStates));
   }
 
   // Waits for what was begun, and fetches it.
@@ -107,7 +155,7 @@ class Part {
     parallel_for(count_, 256, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         results[first_ + i] =
-            result_of<Control>(get_fields<WorldState<double, Control>>(floats(*states_), i, kWorldsOfGroup));
+            result_of<Control>(get_fields<WorldState<double, Control>>(floats(*states_.host), i, kWorldsOfGroup));
       }
     });
   }
@@ -118,37 +166,31 @@ class Part {
   static constexpr int64_t kStates = kFieldsOf<WorldState<double, Control>>;
   static float* floats(Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
 
-  std::shared_ptr<Buffer> memory(int64_t fields, Place place) {
-    return stream_.gpu().allocate(most_groups_ * kWorldsOfGroup * fields * kFloat, place);
-  }
-  // Made for the first world that has a table.
-  float* table_memory(int64_t rows) {
-    const std::lock_guard lock(tables_mutex_);
-    if (!tables_) {
-      tables_ = memory(rows * kRowFields, stream_.gpu().shared_place());
-      gpu_tables_ = stream_.gpu().unified() ? tables_ : memory(rows * kRowFields, Place::device);
-    }
-    return floats(*tables_);
-  }
-
   GpuStream stream_;
-  std::mutex tables_mutex_;
-  int64_t most_groups_, first_ = 0, count_ = 0;
-  std::shared_ptr<Buffer> constants_, states_, gpu_constants_, gpu_states_, rings_, tables_, gpu_tables_;
+  int64_t most_, first_ = 0, count_ = 0;
+  TwoSides constants_, states_, table_of_world_;
+  std::shared_ptr<Buffer> rings_;
+  Tables tables_;
 };
 
-// Two parts in turns: the processor prepares one while the GPU computes the other.
+// The processor prepares a part while the GPU computes those before it.
 template <class Control>
 void run_parts(int64_t count, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o,
                WorldResult* results) {
-  std::unique_ptr<Part<Control>> now, next;
+  std::deque<std::unique_ptr<Part<Control>>> begun;
   for (int64_t first = 0; first < count; first += kPart) {
-    if (!next) next = std::make_unique<Part<Control>>(o.gpu, std::min(count, kPart));
+    std::unique_ptr<Part<Control>> next;
+    if (begun.size() == kParts) {
+      next = std::move(begun.front());
+      begun.pop_front();
+      next->finish(results);
+    } else {
+      next = std::make_unique<Part<Control>>(o.gpu, std::min(count, kPart), o.steps);
+    }
     next->begin(first, std::min(kPart, count - first), spec, o);
-    if (now) now->finish(results);
-    std::swap(now, next);
+    begun.push_back(std::move(next));
   }
-  if (now) now->finish(results);
+  for (const auto& part : begun) part->finish(results);
 }
 
 }  // namespace

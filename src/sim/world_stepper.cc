@@ -214,7 +214,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
     const CourseTable& table = *other.table;
     in.row = converted<CourseRow<Real>, Real>(course_row(table, t, other.lateral_delay));
     for (int i = 0; i < kPreviews; ++i) {
-      in.ahead[i] = static_cast<Real>(table_value(table, table.curvature, t + kPreview[i]));
+      in.ahead[i] = static_cast<Real>(TablePlace(table, t + kPreview[i]).of(table.curvature));
     }
   }
 

@@ -48,8 +48,7 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
   State s = load_fields<State>(at);
   const WorldRings<float> rings(p.rings + place(sparkpilot::sim::scalar::kRingSlots), kWorldsOfGroup);
   const Run run{p.seed, p.warm_up, p.noise != 0, p.leads != 0, p.rich_courses != 0};
-  const CourseRows<float> table{p.tables ? p.tables + place(p.plans * sparkpilot::sim::scalar::kRowFields) : nullptr,
-                                kWorldsOfGroup};
+  const CourseRows<float> table{p.tables ? p.tables[thread] : nullptr, 1};
 #pragma unroll 1
   for (int step = p.first; step < p.last; ++step) {
     if (step % sparkpilot::sim::kStepsPerPlan == 0) {
@@ -69,6 +68,7 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
 
 #define SPARKPILOT_WORLDS(name, Control, Tyres)                                                                  \
   extern "C" __global__ void __launch_bounds__(kWorldsThreads) name(const __grid_constant__ WorldsArguments p) { \
+    device::begin_kernel();                                                                                      \
     advance<Control, Tyres>(p);                                                                                  \
   }
 SPARKPILOT_WORLDS(worlds_pid_kinematic, LateralPid, NoSlip)

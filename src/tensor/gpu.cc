@@ -14,8 +14,9 @@ namespace {
 
 using cuda::CudaApi;
 
-constexpr int64_t kAfterEnd = 64;               // readable bytes behind a tensor
-constexpr int64_t kReserve = int64_t{2} << 30;  // bytes of unified memory that are left to the system
+constexpr int64_t kMostKept = int64_t{512} << 20;  // bytes
+constexpr int64_t kAfterEnd = 64;                  // readable bytes behind a tensor
+constexpr int64_t kReserve = int64_t{2} << 30;     // bytes of unified memory that are left to the system
 
 [[noreturn]] void fail_device(const std::string& text) { throw Error(ErrorKind::device, text); }
 
@@ -107,6 +108,7 @@ GpuDevice::GpuDevice(int ordinal, const GpuOptions& options) : api_(&driver()), 
 
 GpuDevice::~GpuDevice() {
   end_uploads();
+  for (const auto& [bytes, data] : kept_) give_back(data, bytes, shared_place());
   if (make_current() == cuda::kSuccess) {
     for (const auto& [image, module] : modules_) api_->cuModuleUnload(module);
   }
@@ -166,31 +168,68 @@ void GpuLoad::needs(GpuDevice& gpu, int64_t bytes, const std::string& of_what) {
   gpu.expected_ = bytes;
 }
 
-std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
+std::byte* GpuDevice::take(int64_t bytes, Place place) {
   if (bytes < 0 || place == Place::host) fail_internal("a GPU allocates {} bytes of {} memory", bytes, name(place));
   if (place == Place::unified && !unified()) fail_internal("unified memory on a GPU that has its own");
   const auto size = static_cast<size_t>(bytes + kAfterEnd);
-  if (place != Place::pinned && (expected_ -= bytes) < 0) {
-    expected_ = 0;
-    check_available(bytes + kAfterEnd, "");
-  }
-  const std::shared_ptr<GpuDevice> self = shared_from_this();
   if (place == Place::pinned) {
     void* pointer = nullptr;
     CALL(cuMemHostAlloc, &pointer, size, 0);
-    return std::make_shared<Buffer>(place, static_cast<std::byte*>(pointer), bytes, [self, pointer] {
-      if (self->make_current() == cuda::kSuccess) self->api_->cuMemFreeHost(pointer);
-    });
+    return static_cast<std::byte*>(pointer);
+  }
+  if ((expected_ -= bytes) < 0) {
+    expected_ = 0;
+    check_available(bytes + kAfterEnd, "");
   }
   cuda::DevicePointer pointer = 0;
   if (place == Place::unified) CALL(cuMemAllocManaged, &pointer, size, cuda::kAttachGlobal);
   else CALL(cuMemAlloc_v2, &pointer, size);
   allocated_ += bytes;
-  auto* const data = reinterpret_cast<std::byte*>(pointer);  // NOLINT(performance-no-int-to-ptr): the driver's type
-  return std::make_shared<Buffer>(place, data, bytes, [self, pointer, bytes] {
-    self->allocated_ -= bytes;
-    if (self->make_current() == cuda::kSuccess) self->api_->cuMemFree_v2(pointer);
-  });
+  return reinterpret_cast<std::byte*>(pointer);  // NOLINT(performance-no-int-to-ptr): the driver's type
+}
+
+void GpuDevice::give_back(std::byte* data, int64_t bytes, Place place) noexcept {
+  if (place != Place::pinned) allocated_ -= bytes;
+  if (make_current() != cuda::kSuccess) return;
+  if (place == Place::pinned) api_->cuMemFreeHost(data);
+  else api_->cuMemFree_v2(reinterpret_cast<cuda::DevicePointer>(data));
+}
+
+std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
+  const std::shared_ptr<GpuDevice> self = shared_from_this();
+  std::byte* const data = take(bytes, place);
+  return std::make_shared<Buffer>(place, data, bytes,
+                                  [self, data, bytes, place] { self->give_back(data, bytes, place); });
+}
+
+std::shared_ptr<Buffer> GpuDevice::allocate_kept(int64_t bytes) {
+  const std::shared_ptr<GpuDevice> self = shared_from_this();
+  std::byte* data = nullptr;
+  int64_t size = bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = kept_.lower_bound(bytes);
+    if (fits != kept_.end() && fits->first / 2 <= bytes) {
+      size = fits->first, data = fits->second;
+      kept_bytes_ -= size;
+      kept_.erase(fits);
+    }
+  }
+  if (!data) data = take(size, shared_place());
+  return std::make_shared<Buffer>(shared_place(), data, bytes, [self, data, size] { self->keep(data, size); });
+}
+
+void GpuDevice::keep(std::byte* data, int64_t bytes) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (kept_bytes_ + bytes <= kMostKept) {
+      kept_.emplace(bytes, data);
+      kept_bytes_ += bytes;
+      return;
+    }
+  } catch (const std::bad_alloc&) {
+  }
+  give_back(data, bytes, shared_place());
 }
 
 const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string& name, int64_t dynamic_shared,

@@ -71,6 +71,9 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   // Memory at a multiple of 256, with 64 bytes after its end. Fails (device) before it asks the driver where less than
   // `bytes` can still be taken, with the figures: a DGX Spark that runs out of memory stops.
   std::shared_ptr<Buffer> allocate(int64_t bytes, Place place);
+  // Memory in shared_place() that is kept when it is given back, for the next call that asks for as much: pinning memory
+  // takes longer than using it once does. At most 512 MiB are kept, until this object ends.
+  std::shared_ptr<Buffer> allocate_kept(int64_t bytes);
   // Memory for the GPU alone with a copy of these bytes, which is there before anything that a stream of this GPU is
   // given afterwards; not inside a recording. `data` may change when the call returns.
   std::shared_ptr<Buffer> upload(const void* data, int64_t bytes);
@@ -126,6 +129,11 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   std::map<const void*, cuda::ModuleHandle> modules_;
   std::map<std::pair<const void*, std::string>, GpuFunction> functions_;
   std::atomic<int64_t> allocated_ = 0, ptx_ns_ = 0;
+  std::byte* take(int64_t bytes, Place place);
+  void give_back(std::byte* data, int64_t bytes, Place place) noexcept;
+  void keep(std::byte* data, int64_t bytes) noexcept;
+  std::multimap<int64_t, std::byte*> kept_;  // for allocate_kept(), by size; kept_bytes_ in all
+  int64_t kept_bytes_ = 0;
 };
 
 // Something large that is loaded, one at a time on a GPU: what it needs is held against what can be taken before the

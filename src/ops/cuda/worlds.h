@@ -18,8 +18,7 @@ struct WorldsArguments {
   int first, last;                 // steps
   int warm_up;                     // steps that enter no figure
   int noise, leads, rich_courses;  // 1: any world has some
-  const float* tables;             // [group][plan][field][world]; null if no world has one
-  int plans;                       // rows of a world's table
+  const float* const* tables;      // of each world [plan][field], null if it has none; null if no world has one
 };
 
 constexpr int kWorldsOfGroup = 32, kWorldsThreads = 128;
