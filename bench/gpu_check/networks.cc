@@ -135,6 +135,8 @@ Ready ready(const Graph& graph, const std::string& device, Precision precision, 
   SessionOptions options{.device = device, .profile = timed.profile, .gpu_times = timed.gpu_times};
   if (device != "cpu") options.threads = 1;
   options.passes.precision = precision;
+  // In the folder that main() makes for all processes of a call.
+  if (timed.tuned) options.tuning_file = (fs::temp_directory_path() / "tuning.json").string();
   const int64_t start = now_ns();
   Ready out{Session(graph, options)};
   bind_open_dimensions(out.session);

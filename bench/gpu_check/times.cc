@@ -30,16 +30,16 @@ constexpr Variant kVariants[] = {{"GPU", "fp32", Precision::fp32},
 
 // Where the time of a run goes, in a session with events inside its recording.
 void add_gpu_figures(Json& out, const Graph& graph, const Options& options, Precision precision) {
-  Ready timed = ready(graph, options.device(), precision, {.gpu_times = true});
+  Ready timed = ready(graph, options.device(), precision, {.tuned = !options.tiny, .gpu_times = true});
   GpuFigures figures = measure_gpu_figures(timed.session, 3, options.tiny ? 3 : 100);
-  Ready made = ready(graph, options.device(), precision);
+  Ready made = ready(graph, options.device(), precision, {.tuned = !options.tiny});
   measure_gpu_load(made.session, 1, figures);
   out["gpu"] = sparkpilot::to_json(figures);
 }
 
 // The time of each node on the GPU, from events.
 void add_profile(Json& out, const Graph& graph, const Options& options, Precision precision) {
-  Ready made = ready(graph, options.device(), precision, {.profile = true});
+  Ready made = ready(graph, options.device(), precision, {.tuned = !options.tiny, .profile = true});
   const int runs = options.tiny ? 2 : 20;
   for (int i = 0; i < runs; ++i) made.session.run();
   Profile profile = made.session.profile();
@@ -72,7 +72,7 @@ Json time_network(const Network& network, const Options& options) {
   std::vector<double> first_ms;
   for (const Variant& variant : kVariants) {
     const bool on_gpu = std::string_view(variant.device) == "GPU";
-    sessions.push_back(ready(graph, on_gpu ? options.device() : "cpu", variant.as));
+    sessions.push_back(ready(graph, on_gpu ? options.device() : "cpu", variant.as, {.tuned = !options.tiny}));
     const int64_t start = now_ns();
     sessions.back().session.run();
     first_ms.push_back(static_cast<double>(now_ns() - start) * 1e-6);
@@ -122,7 +122,7 @@ Json beside_peers(const Network& network, const Options& options, std::vector<st
   const Graph graph = network.load();
   const Precision precision = of_file(graph);
   if (file.empty()) save_onnx(graph, file = scratch.path() / (network.name + ".onnx"));
-  Ready ours = ready(graph, options.device(), precision);
+  Ready ours = ready(graph, options.device(), precision, {.tuned = !options.tiny});
   std::vector<PeerName> names;
   for (const std::string& engine : options.engines) names.push_back(parse_peer_name(engine));
   PeerBenchOptions asked{.peers = {.folders = adapter_folders(), .python = options.python}, .precision = "model"};
