@@ -54,21 +54,22 @@ def main():
         budget = json.loads(file.read_text())
         kernels = budget["kernels"]
         kernels["gemv_f16"]["sm_90"] = [30, 0, 0, 100, 128, 16]
-        kernels["gemv_f16"]["ptx"] = [8, 0, 4, 0]
+        kernels["gemv_f16"]["ptx"] = [8, 0, 4, 0, 0]
         kernels["gone"] = kernels.pop("gemv_f32")
         file.write_text(json.dumps(budget))
-        expect(run(images, "--budget", file), 1, "gemv_f16 sm_90: registers ", ", expected 30\n", "gemv_f16 sm_90: shared 16, expected 0",
+        expect(run(images, "--budget", file), 1, "gemv_f16 sm_90: registers ", ", expected 30\n", "gemv_f16 sm_90: shared 344, expected 0",
                "gemv_f16 sm_90: instructions ", "gemv_f16 sm_90: blocks ", "gemv_f16 ptx: narrow loads ",
                "gemv_f16 ptx: mma 0, expected 4", "gemv_f32 sm_80: no budget", "gone: in the budget, but not compiled")
         budget["compiler"] = "another"
         file.write_text(json.dumps(budget))
         expect(run(images, "--budget", file), 0, "made with another")
 
-        # Kernels that spill and divide.
+        # Kernels that spill, divide, and do not wait for the launch before them.
         (folder / "bad.cu").write_text(KERNELS)
         subprocess.run([nvcc, "-fatbin", "--compress-mode=size", "-gencode", "arch=compute_90,code=[sm_90,compute_90]", "-w",
                         "-maxrregcount", "32", "-o", folder / "bad.fatbin", folder / "bad.cu"], check=True)
-        expect(run(folder, "--budget", file), 1, "gemv_spills sm_90: stack or spills", "gemv_divides ptx: integer divisions in loops 1")
+        expect(run(folder, "--budget", file), 1, "gemv_spills sm_90: stack or spills", "gemv_divides ptx: integer divisions in loops 1",
+               "gemv_divides ptx: uses memory before griddepcontrol.wait")
 
         # Cut and changed images end in one line.
         whole = (folder / "bad.fatbin").read_bytes()

@@ -178,7 +178,7 @@ TEST_F(GpuChoice, FaultsBeforeTheFirstResultLeaveTheCpu) {
   for (const char* gpu : {"gb10", "rtx4090"}) {
     for (const char* name : {"cuDevicePrimaryCtxRetain", "cuModuleLoadData", "cuMemAlloc_v2", "cuMemAllocManaged",
                              "cuMemHostAlloc", "cuMemcpyHtoDAsync_v2", "cuStreamCreate", "cuGraphInstantiateWithFlags",
-                             "cuGraphLaunch", "cuStreamSynchronize", "cuLaunchKernel"}) {
+                             "cuGraphLaunch", "cuStreamSynchronize", "cuLaunchKernelEx"}) {
       for (const char* code : {"2", "700"}) {
         for (const int nth : {1, 2, 3, 5, 8}) {
           emulate(gpu, (std::string(name) + ":" + std::to_string(nth) + ":" + code).c_str());

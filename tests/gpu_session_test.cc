@@ -29,7 +29,7 @@ TEST_F(GpuSession, ComputesAsTheCpuWithTheCopiesThatItsMemoryNeeds) {
     // A run is one launch of the recording and one wait; the plan waited once, for what is constant.
     EXPECT_EQ(driver_count("call cuGraphLaunch"), 3);
     EXPECT_EQ(driver_count("call cuStreamSynchronize"), 3);
-    EXPECT_EQ(driver_count("call cuLaunchKernel"), 1);
+    EXPECT_EQ(driver_count("call cuLaunchKernelEx"), 1);
     EXPECT_EQ(driver_count("kernel softmax_f32"), 3);
     EXPECT_EQ(driver_count("call cuMemAlloc_v2") > 0, !unified);
   }

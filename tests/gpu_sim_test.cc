@@ -60,7 +60,7 @@ TEST_F(GpuSim, TakesMoreWorldsThanItComputesTogether) {
 }
 
 TEST_F(GpuSim, AnErrorOfTheDriverOrOfAWorldLeavesNothing) {
-  for (const std::string fault : {"cuLaunchKernel:1:1", "cuMemcpyDtoHAsync_v2:1:1", "cuMemAlloc_v2:2:2",
+  for (const std::string fault : {"cuLaunchKernelEx:1:1", "cuMemcpyDtoHAsync_v2:1:1", "cuMemAlloc_v2:2:2",
                                   "cuMemsetD8Async:1:1", "cuStreamSynchronize:1:700", "cuMemHostAlloc:2:2"}) {
     emulate("h100", fault.c_str());
     const std::string error = error_of([] { run(70, {.steps = 1}, true); });
@@ -143,7 +143,7 @@ TEST_F(GpuSimProgram, AutoTakesAGpuThatComputesAsTheCpuDoes) {
     EXPECT_NE(result.out.find("a second on 1 thread ("), std::string::npos) << result.out;
   };
   refused("", "EMULATED_CUDA_WRONG=worlds_torque_saturating", "self-check: 6 of 6 worlds differ from the CPU's");
-  refused("", "EMULATED_CUDA_FAIL=cuLaunchKernel:1:1", "");
+  refused("", "EMULATED_CUDA_FAIL=cuLaunchKernelEx:1:1", "");
   refused("--planner mpc", "",
           "the planner mpc runs on the CPU only: its solver's numbers do not fit into the registers "
           "of a GPU's thread");

@@ -290,7 +290,7 @@ TEST_F(GpuTuner, FaultsOfTheDriver) {
                                    "cuMemcpyDtoHAsync_v2",    "cuMemsetD8Async",        "cuStreamCreate",
                                    "cuEventCreate",           "cuEventRecordWithFlags", "cuEventElapsedTime",
                                    "cuStreamBeginCapture_v2", "cuStreamEndCapture",     "cuGraphInstantiateWithFlags",
-                                   "cuGraphLaunch",           "cuStreamSynchronize",    "cuLaunchKernel",
+                                   "cuGraphLaunch",           "cuStreamSynchronize",    "cuLaunchKernelEx",
                                    "cuEventDestroy_v2",       "cuGraphExecDestroy",     "cuMemFree_v2"}) {
       for (const char* code : {"2", "700"}) {
         for (const int nth : {1, 3, 9}) {

@@ -84,55 +84,67 @@ constexpr unsigned kAttachGlobal = 1;       // managed memory for all streams
 constexpr unsigned kTimingEvent = 0;
 constexpr unsigned kExternalEvent = 1;  // in a capture: recorded at each run of the graph
 
-#define SPARKPILOT_CUDA_FUNCTIONS(F)                                                                                 \
-  F(cuInit, (unsigned flags))                                                                                        \
-  F(cuDriverGetVersion, (int* version))                                                                              \
-  F(cuGetErrorName, (int error, const char** name))                                                                  \
-  F(cuDeviceGetCount, (int* count))                                                                                  \
-  F(cuDeviceGet, (DeviceIndex * device, int ordinal))                                                                \
-  F(cuDeviceGetName, (char* name, int size, DeviceIndex device))                                                     \
-  F(cuDeviceGetPCIBusId, (char* id, int size, DeviceIndex device))                                                   \
-  F(cuDeviceTotalMem_v2, (std::size_t * bytes, DeviceIndex device))                                                  \
-  F(cuDeviceGetAttribute, (int* value, int attribute, DeviceIndex device))                                           \
-  F(cuDevicePrimaryCtxRetain, (ContextHandle * context, DeviceIndex device))                                         \
-  F(cuDevicePrimaryCtxRelease_v2, (DeviceIndex device))                                                              \
-  F(cuCtxSetCurrent, (ContextHandle context))                                                                        \
-  F(cuModuleLoadData, (ModuleHandle * module, const void* image))                                                    \
-  F(cuModuleUnload, (ModuleHandle module))                                                                           \
-  F(cuModuleGetFunction, (FunctionHandle * function, ModuleHandle module, const char* name))                         \
-  F(cuFuncGetAttribute, (int* value, int attribute, FunctionHandle function))                                        \
-  F(cuFuncSetAttribute, (FunctionHandle function, int attribute, int value))                                         \
-  F(cuMemGetInfo_v2, (std::size_t * free, std::size_t * total))                                                      \
-  F(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes))                                                     \
-  F(cuMemAllocManaged, (DevicePointer * pointer, std::size_t bytes, unsigned flags))                                 \
-  F(cuMemFree_v2, (DevicePointer pointer))                                                                           \
-  F(cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned flags))                                             \
-  F(cuMemFreeHost, (void* pointer))                                                                                  \
-  F(cuMemcpyHtoDAsync_v2, (DevicePointer to, const void* from, std::size_t bytes, StreamHandle stream))              \
-  F(cuMemcpyDtoHAsync_v2, (void* to, DevicePointer from, std::size_t bytes, StreamHandle stream))                    \
-  F(cuMemcpyDtoDAsync_v2, (DevicePointer to, DevicePointer from, std::size_t bytes, StreamHandle stream))            \
-  F(cuMemsetD8Async, (DevicePointer to, unsigned char value, std::size_t bytes, StreamHandle stream))                \
-  F(cuStreamCreate, (StreamHandle * stream, unsigned flags))                                                         \
-  F(cuStreamDestroy_v2, (StreamHandle stream))                                                                       \
-  F(cuStreamSynchronize, (StreamHandle stream))                                                                      \
-  F(cuStreamQuery, (StreamHandle stream))                                                                            \
-  F(cuStreamWaitEvent, (StreamHandle stream, EventHandle event, unsigned flags))                                     \
-  F(cuStreamBeginCapture_v2, (StreamHandle stream, int mode))                                                        \
-  F(cuStreamEndCapture, (StreamHandle stream, GraphHandle * graph))                                                  \
-  F(cuGraphGetNodes, (GraphHandle graph, NodeHandle * nodes, std::size_t * count))                                   \
-  F(cuGraphInstantiateWithFlags, (GraphExecHandle * exec, GraphHandle graph, unsigned long long flags))              \
-  F(cuGraphLaunch, (GraphExecHandle exec, StreamHandle stream))                                                      \
-  F(cuGraphExecDestroy, (GraphExecHandle exec))                                                                      \
-  F(cuGraphDestroy, (GraphHandle graph))                                                                             \
-  F(cuEventCreate, (EventHandle * event, unsigned flags))                                                            \
-  F(cuEventDestroy_v2, (EventHandle event))                                                                          \
-  F(cuEventRecord, (EventHandle event, StreamHandle stream))                                                         \
-  F(cuEventRecordWithFlags, (EventHandle event, StreamHandle stream, unsigned flags))                                \
-  F(cuEventSynchronize, (EventHandle event))                                                                         \
-  F(cuEventElapsedTime, (float* milliseconds, EventHandle begin, EventHandle end))                                   \
-  F(cuLaunchKernel,                                                                                                  \
-    (FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
-     unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** parameters, void** extra))
+// CUlaunchAttribute, of which we use one kind, and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  alignas(8) int value;
+  std::byte rest[60];
+};
+constexpr int kProgrammaticStreamSerialization = 6;
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  StreamHandle stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
+#define SPARKPILOT_CUDA_FUNCTIONS(F)                                                                      \
+  F(cuInit, (unsigned flags))                                                                             \
+  F(cuDriverGetVersion, (int* version))                                                                   \
+  F(cuGetErrorName, (int error, const char** name))                                                       \
+  F(cuDeviceGetCount, (int* count))                                                                       \
+  F(cuDeviceGet, (DeviceIndex * device, int ordinal))                                                     \
+  F(cuDeviceGetName, (char* name, int size, DeviceIndex device))                                          \
+  F(cuDeviceGetPCIBusId, (char* id, int size, DeviceIndex device))                                        \
+  F(cuDeviceTotalMem_v2, (std::size_t * bytes, DeviceIndex device))                                       \
+  F(cuDeviceGetAttribute, (int* value, int attribute, DeviceIndex device))                                \
+  F(cuDevicePrimaryCtxRetain, (ContextHandle * context, DeviceIndex device))                              \
+  F(cuDevicePrimaryCtxRelease_v2, (DeviceIndex device))                                                   \
+  F(cuCtxSetCurrent, (ContextHandle context))                                                             \
+  F(cuModuleLoadData, (ModuleHandle * module, const void* image))                                         \
+  F(cuModuleUnload, (ModuleHandle module))                                                                \
+  F(cuModuleGetFunction, (FunctionHandle * function, ModuleHandle module, const char* name))              \
+  F(cuFuncGetAttribute, (int* value, int attribute, FunctionHandle function))                             \
+  F(cuFuncSetAttribute, (FunctionHandle function, int attribute, int value))                              \
+  F(cuMemGetInfo_v2, (std::size_t * free, std::size_t * total))                                           \
+  F(cuMemAlloc_v2, (DevicePointer * pointer, std::size_t bytes))                                          \
+  F(cuMemAllocManaged, (DevicePointer * pointer, std::size_t bytes, unsigned flags))                      \
+  F(cuMemFree_v2, (DevicePointer pointer))                                                                \
+  F(cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned flags))                                  \
+  F(cuMemFreeHost, (void* pointer))                                                                       \
+  F(cuMemcpyHtoDAsync_v2, (DevicePointer to, const void* from, std::size_t bytes, StreamHandle stream))   \
+  F(cuMemcpyDtoHAsync_v2, (void* to, DevicePointer from, std::size_t bytes, StreamHandle stream))         \
+  F(cuMemcpyDtoDAsync_v2, (DevicePointer to, DevicePointer from, std::size_t bytes, StreamHandle stream)) \
+  F(cuMemsetD8Async, (DevicePointer to, unsigned char value, std::size_t bytes, StreamHandle stream))     \
+  F(cuStreamCreate, (StreamHandle * stream, unsigned flags))                                              \
+  F(cuStreamDestroy_v2, (StreamHandle stream))                                                            \
+  F(cuStreamSynchronize, (StreamHandle stream))                                                           \
+  F(cuStreamQuery, (StreamHandle stream))                                                                 \
+  F(cuStreamWaitEvent, (StreamHandle stream, EventHandle event, unsigned flags))                          \
+  F(cuStreamBeginCapture_v2, (StreamHandle stream, int mode))                                             \
+  F(cuStreamEndCapture, (StreamHandle stream, GraphHandle * graph))                                       \
+  F(cuGraphGetNodes, (GraphHandle graph, NodeHandle * nodes, std::size_t * count))                        \
+  F(cuGraphInstantiateWithFlags, (GraphExecHandle * exec, GraphHandle graph, unsigned long long flags))   \
+  F(cuGraphLaunch, (GraphExecHandle exec, StreamHandle stream))                                           \
+  F(cuGraphExecDestroy, (GraphExecHandle exec))                                                           \
+  F(cuGraphDestroy, (GraphHandle graph))                                                                  \
+  F(cuEventCreate, (EventHandle * event, unsigned flags))                                                 \
+  F(cuEventDestroy_v2, (EventHandle event))                                                               \
+  F(cuEventRecord, (EventHandle event, StreamHandle stream))                                              \
+  F(cuEventRecordWithFlags, (EventHandle event, StreamHandle stream, unsigned flags))                     \
+  F(cuEventSynchronize, (EventHandle event))                                                              \
+  F(cuEventElapsedTime, (float* milliseconds, EventHandle begin, EventHandle end))                        \
+  F(cuLaunchKernelEx, (const LaunchConfig* config, FunctionHandle function, void** parameters, void** extra))
 
 // Each returns a CUresult; 0 is success.
 struct CudaApi {

@@ -17,6 +17,7 @@ SPARKPILOT_SAME(CUevent, cuda::EventHandle)
 SPARKPILOT_SAME(CUgraph, cuda::GraphHandle)
 SPARKPILOT_SAME(CUgraphExec, cuda::GraphExecHandle)
 SPARKPILOT_SAME(CUgraphNode, cuda::NodeHandle)
+SPARKPILOT_SAME(CUlaunchConfig, cuda::LaunchConfig)
 SPARKPILOT_SAME(CUresult, int)
 SPARKPILOT_SAME(CUdevice_attribute, int)
 SPARKPILOT_SAME(CUfunction_attribute, int)
@@ -80,6 +81,15 @@ TEST(CudaApi, IsThatOfTheToolkit) {
   SPARKPILOT_EQUAL(kThreadLocalCapture, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
   SPARKPILOT_EQUAL(kAttachGlobal, CU_MEM_ATTACH_GLOBAL)
   SPARKPILOT_EQUAL(kTimingEvent, CU_EVENT_DEFAULT)
+  SPARKPILOT_EQUAL(kProgrammaticStreamSerialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+  SPARKPILOT_EQUAL(sizeof(LaunchAttribute), sizeof(CUlaunchAttribute))
+  SPARKPILOT_EQUAL(offsetof(LaunchAttribute, value),
+                   offsetof(CUlaunchAttribute, value.programmaticStreamSerializationAllowed))
+  SPARKPILOT_EQUAL(sizeof(LaunchConfig), sizeof(CUlaunchConfig))
+  SPARKPILOT_EQUAL(offsetof(LaunchConfig, shared_bytes), offsetof(CUlaunchConfig, sharedMemBytes))
+  SPARKPILOT_EQUAL(offsetof(LaunchConfig, stream), offsetof(CUlaunchConfig, hStream))
+  SPARKPILOT_EQUAL(offsetof(LaunchConfig, attributes), offsetof(CUlaunchConfig, attrs))
+  SPARKPILOT_EQUAL(offsetof(LaunchConfig, attribute_count), offsetof(CUlaunchConfig, numAttrs))
 #undef SPARKPILOT_EQUAL
 }
 

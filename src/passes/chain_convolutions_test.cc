@@ -106,59 +106,5 @@ TEST(ChainConvolutions, LeavesDilatedFilters) {
   EXPECT_EQ(b.run(), 0);
 }
 
-// Images of 16 bits: depthwise with pointwise, for the GPU's kernel; never a first stage.
-struct HalfPair {
-  Net n;
-  int not_finite = -1, convolutions = 0;  // which of them has an infinite weight
-  ValueId conv(ValueId in, int64_t out, int64_t kernel, bool depthwise, Texts epilogue) {
-    const int64_t channels = n.b.shape(in)[3], pad = kernel / 2;
-    Attributes attrs{{"channels_last", int64_t{1}}, {"pads", Ints{pad, pad, pad, pad}}};
-    if (!epilogue.empty()) attrs.set("epilogue", std::move(epilogue));
-    if (depthwise) attrs.set("group", channels);
-    const Shape shape{out, depthwise ? 1 : channels, kernel, kernel};
-    Tensor weights = testing::random_tensor(shape, 3, DType::f16, 0.3);
-    if (convolutions++ == not_finite) store_element(DType::f16, weights.raw(), 7, INFINITY);
-    const ValueId w = n.b.constant(weights);
-    return n.op("sparkpilot::Conv", {in, w, n.weight({out}, 5)}, attrs);
-  }
-  // Expand, depthwise, project.
-  int run(int64_t channels, int64_t out, int64_t depthwise_kernel = 3) {
-    const ValueId wide = conv(n.input("x", {1, 6, 5, 16}, DType::f16), channels, 1, false, {"relu"});
-    n.output(conv(conv(wide, channels, depthwise_kernel, true, {"clip:0:6"}), out, 1, false, {}));
-    if (not_finite >= 0) return pair_convolutions(n.graph);  // NaN is not compared
-    return run_and_compare(n.graph, pair_convolutions, 2e-3);
-  }
-};
-
-TEST(PairConvolutions, TakesDepthwiseWithPointwise) {
-  HalfPair p;
-  EXPECT_EQ(p.run(48, 24), 1);
-  EXPECT_EQ(count(p.n.graph, "sparkpilot::ConvChain"), 1);
-  EXPECT_EQ(count(p.n.graph, "sparkpilot::Conv"), 1);
-}
-
-// Channels in no whole pieces of 16 bytes, so many outputs that the depthwise stage would be computed three times, and
-// a kernel of 9x9.
-TEST(PairConvolutions, LeavesWhatTheKernelDoesNotTakeOrRepeats) {
-  EXPECT_EQ(HalfPair().run(44, 24), 0);
-  EXPECT_EQ(HalfPair().run(48, 257), 0);
-  EXPECT_EQ(HalfPair().run(48, 24, 9), 0);
-}
-
-// The kernel would multiply them by zeros: each stage has kernels that do not.
-TEST(PairConvolutions, LeavesWeightsThatAreNotFinite) {
-  for (const int stage : {0, 1, 2}) {  // expand, depthwise, project
-    HalfPair p;
-    p.not_finite = stage;
-    EXPECT_EQ(p.run(48, 24), stage == 0 ? 1 : 0) << stage;
-  }
-}
-
-TEST(PairConvolutions, LeavesF32) {
-  Block b;
-  b.n.output(b.project(b.depthwise(b.expand())));
-  EXPECT_EQ(run_and_compare(b.n.graph, pair_convolutions), 0);
-}
-
 }  // namespace
 }  // namespace sparkpilot

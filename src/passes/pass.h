@@ -65,7 +65,6 @@ int keep_channels_last(Graph& graph);  // keeps chains of image ops in N, spatia
 int read_planes(Graph& graph);         // lets first layers read images with channels first
 int read_images(Graph& graph);         // lets a GPU's first layers round and find an image's elements themselves
 int chain_convolutions(Graph& graph);  // makes expand, depthwise and project one node
-int pair_convolutions(Graph& graph);   // makes depthwise and pointwise in 16 bits one node
 int fuse_heads(Graph& graph);          // products of one row that do not need one another's results, in one node
 int store_half(Graph& graph);          // 16-bit weights where that is exact, for products that read them only once
 

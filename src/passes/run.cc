@@ -28,7 +28,6 @@ constexpr Pass kPasses[] = {
     {"planes", "first layers read images with channels first as they come", true, read_planes},
     {"images", "first layers round images and find their channels themselves", true, read_images, Device::cuda},
     {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions, Device::cpu},
-    {"pairs", "depthwise with pointwise in 16 bits as one node", true, pair_convolutions, Device::cuda},
     {"heads", "products of one row that do not wait for one another as one node", true, fuse_heads, Device::cuda},
     {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half, Device::cpu},
     {"dce", "dead code", true, drop_dead},

@@ -68,8 +68,19 @@ void GpuStream::fill(void* to, uint8_t value, int64_t bytes) {
 
 void GpuStream::launch_bytes(const GpuFunction& function, const GpuLaunch& how, const void* arguments) {
   void* parameters[] = {const_cast<void*>(arguments)};
-  const int error = api().cuLaunchKernel(function.handle, how.grid_x, how.grid_y, how.grid_z, how.threads, 1, 1,
-                                         static_cast<unsigned>(how.shared_bytes), stream_, parameters, nullptr);
+  // From 9.0 on, the launch before this one need not be over when this one begins: kernels wait for it themselves.
+  cuda::LaunchAttribute early{.id = cuda::kProgrammaticStreamSerialization, .value = 1, .rest = {}};
+  const cuda::LaunchConfig config{.grid_x = how.grid_x,
+                                  .grid_y = how.grid_y,
+                                  .grid_z = how.grid_z,
+                                  .block_x = how.threads,
+                                  .block_y = 1,
+                                  .block_z = 1,
+                                  .shared_bytes = static_cast<unsigned>(how.shared_bytes),
+                                  .stream = stream_,
+                                  .attributes = &early,
+                                  .attribute_count = gpu_->facts().capability >= 90 ? 1U : 0U};
+  const int error = api().cuLaunchKernelEx(&config, function.handle, parameters, nullptr);
   if (error != cuda::kSuccess) gpu_->check(("launch of " + function.name).c_str(), error);
   ++counts_.launches;
   if (list_) list_->push_back({&function, how});

@@ -217,8 +217,9 @@ int cuFuncGetAttribute(int* value, int number, FunctionHandle function) {
   const int number_of_image = std::atoi(f.module->image.c_str() + f.module->image.find('_') + 1);
   switch (number) {
     case kFunctionBinaryVersion: return *value = ptx ? gpu.major * 10 + gpu.minor : number_of_image, kSuccess;
-    // All sources but words.cu are read once, as for compute_80 (cmake/cuda.cmake).
-    case kFunctionPtxVersion: return *value = f.name.starts_with("word_") ? number_of_image : 80, kSuccess;
+    // All sources but words.cu are read twice, as for compute_80 and compute_90 (cmake/cuda.cmake).
+    case kFunctionPtxVersion:
+      return *value = f.name.starts_with("word_") ? number_of_image : number_of_image < 90 ? 80 : 90, kSuccess;
     case kFunctionMostDynamicShared: return *value = f.most_dynamic_shared, kSuccess;
     default: return *value = 0, kSuccess;
   }
@@ -471,13 +472,17 @@ int cuGraphDestroy(GraphHandle graph) {
   return remove(d.graphs, graph);
 }
 
-int cuLaunchKernel(FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                   unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** parameters,
-                   void** extra) {
-  ENTER(cuLaunchKernel);
+int cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, void** parameters, void** extra) {
+  ENTER(cuLaunchKernelEx);
   if (extra || !parameters) return kInvalidValue;
+  const LaunchConfig& c = *config;
+  const StreamHandle stream = c.stream;
+  for (unsigned i = 0; i < c.attribute_count; ++i) {
+    if (c.attributes[i].id != kProgrammaticStreamSerialization || d.current().major < 9) return kNotSupported;
+  }
   const Function& f = *reinterpret_cast<Function*>(function);
-  const sparkpilot::emulator::LaunchShape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
+  const sparkpilot::emulator::LaunchShape shape{
+      {c.grid_x, c.grid_y, c.grid_z}, {c.block_x, c.block_y, c.block_z}, c.shared_bytes};
   if (const int error = check_launch(f, shape)) return error;
   // Copied now: the caller's may be gone when the work runs.
   const auto* const from = static_cast<const char*>(parameters[0]);

@@ -6,7 +6,6 @@
 #include "ops/cpu/composed.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/vector/epilogue_store.h"
-#include "ops/cuda/conv_chain_candidate.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
 
@@ -247,7 +246,6 @@ const OpDef kOps[] = {{.name = "ConvChain",
                        .traits = {.finite = true},
                        .infer = infer,
                        .cpu = kCpu,
-                       .cuda = cuda::kConvChain,
                        .expand = expand,
                        .cost = cost,
                        .cases = cases}};

@@ -54,6 +54,7 @@ __device__ __forceinline__ void update_four(const AdamWArguments& p, const Step&
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kAdamWThreads) adamw_f32(const __grid_constant__ AdamWArguments p) {
+  device::begin_kernel();
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   int low = 0, high = p.tensors - 1;  // the last tensor that begins at this block or before
 #pragma unroll 1

@@ -190,8 +190,8 @@ Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
     case Way::depthwise:
       if (p.has(2) && !p.is_constant(2) && storage != Storage::f32) return "bias is not constant";
       if (depthwise_accepts(sizes, storage)) return true;
-      return "not depthwise, a kernel other than 3x3, 5x5 and 7x7, channels in no whole pieces of 16 bytes, or too "
-             "large";
+      return "more than two filters a channel, a kernel other than 3x3, 5x5 and 7x7, channels in no whole pieces of 16 "
+             "bytes, or too large";
     default:
       if (grouped_accepts(sizes)) return true;
       return "too large";
@@ -331,6 +331,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   auto state = std::make_unique<ConvState>();
   ConvArguments& arguments = state->arguments;
   arguments.size = conv.sizes();
+  arguments.by = conv_divisors(arguments.size);
   constexpr bool kDense = kWay == Way::tiles || kWay == Way::elements;
   if (p.is_constant(1)) {
     state->weights = pack_weights(p, conv, kDense);

@@ -13,8 +13,8 @@ class ImageByElements {
  public:
   __device__ __forceinline__ ImageByElements(const sparkpilot::cuda::ConvArguments& p, long long first_pixel,
                                              int first_step)
-      : position_(p.size, (first_step * kPieces + first_piece()) * kEach) {
-    const Corner corner(p.size, first_pixel + row());
+      : position_(p.by, (first_step * kPieces + first_piece()) * kEach) {
+    const Corner corner(p.size, p.by, first_pixel + row());
     y_ = corner.y;
     x_ = corner.x;
     image_ = corner.image * p.x_image;
@@ -43,23 +43,45 @@ class ImageByElements {
     using Bits = uint8_t;
     static __device__ __forceinline__ float value(Bits bits) { return static_cast<float>(bits); }
   };
+  static constexpr int kTogether = 4;
+  // Where the position's channel is; null outside of the image.
+  template <typename Element>
+  __device__ __forceinline__ const Element* pixel(const sparkpilot::cuda::ConvArguments& p,
+                                                  const Element* image) const {
+    const sparkpilot::cuda::ConvSizes& s = p.size;
+    const int y = y_ + position_.kernel_y * s.dilation_height, x = x_ + position_.kernel_x * s.dilation_width;
+    const bool there = (position_.kernel_y < s.kernel_height) & inside(y, s.height) & inside(x, s.width);
+    return there ? image + (y * p.x_row + x * p.x_column + position_.channel * p.x_channel) : nullptr;
+  }
   template <typename From>
   __device__ __forceinline__ void read(const sparkpilot::cuda::ConvArguments& p) {
     const sparkpilot::cuda::ConvSizes& s = p.size;
     const typename From::Bits* const image = static_cast<const typename From::Bits*>(p.x) + image_;
+    typename From::Bits from[kMine * kEach];  // all under way before the first is looked at
+    if (s.channels % kTogether == 0) {        // then they are of one pixel
+#pragma unroll
+      for (int i = 0; i < kMine * kEach; i += kTogether) {
+        const typename From::Bits* const at = pixel(p, image);
+#pragma unroll
+        for (int e = 0; e < kTogether; ++e) from[i + e] = at ? at[e * p.x_channel] : 0;
+        position_.channel += kTogether - 1;
+        position_.next(s);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kMine * kEach; ++i) {
+        const typename From::Bits* const at = pixel(p, image);
+        from[i] = at ? *at : 0;
+        position_.next(s);
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
       Bits bits[kEach];
 #pragma unroll
       for (int e = 0; e < kEach; ++e) {
-        const int y = y_ + position_.kernel_y * s.dilation_height, x = x_ + position_.kernel_x * s.dilation_width;
-        bits[e] = 0;
-        if (position_.kernel_y < s.kernel_height && inside(y, s.height) && inside(x, s.width)) {
-          const typename From::Bits from = image[y * p.x_row + x * p.x_column + position_.channel * p.x_channel];
-          if constexpr (std::is_same_v<From, T>) bits[e] = from;
-          else bits[e] = T::rounded(From::value(from));
-        }
-        position_.next(s);
+        if constexpr (std::is_same_v<From, T>) bits[e] = from[i * kEach + e];
+        else bits[e] = T::rounded(From::value(from[i * kEach + e]));
       }
       pieces_[i] = packed(bits);
     }

@@ -2,13 +2,14 @@
 // channel). Steps of kPieces pieces of 16 bytes of depth come into a ring of kStages buffers, each kM rows of pixels
 // and kN rows of weights. Rows are swizzled, so that ldmatrix finds eight rows in eight different banks.
 //
-// The image comes by one of three classes, with begin() before a step's products and end() behind them: ImageByPieces
-// here, ImageByElements in conv_elements.cuh, ImageByDepthwise in conv_depthwise.cuh.
+// The image comes by one of two classes, with begin() before a step's products and end() behind them: ImageByPieces
+// here, ImageByElements in conv_elements.cuh.
 #pragma once
 
 #include <type_traits>
 
 #include "ops/cuda/convolution.h"
+#include "ops/cuda/strided.cuh"
 #include "ops/cuda/tile_epilogue.cuh"
 
 namespace device {
@@ -23,20 +24,24 @@ __device__ __forceinline__ int piece_place(int row, int piece) {
   else return row * 64 + ((piece ^ (row >> 1)) & 3) * 16;
 }
 
-// Where an element of depth lies in an image. No division but at the beginning.
+// Where an element of depth lies in an image.
 struct DepthPosition {
   int channel, kernel_x, kernel_y;
 
-  __device__ __forceinline__ DepthPosition(const sparkpilot::cuda::ConvSizes& size, int depth) {
-    const int tap = depth / size.channels;
-    channel = depth - tap * size.channels;
-    kernel_y = tap / size.kernel_width;
-    kernel_x = tap - kernel_y * size.kernel_width;
+  __device__ __forceinline__ DepthPosition(const sparkpilot::cuda::ConvDivisors& by, int depth) {
+    auto rest = static_cast<unsigned>(depth);
+    channel = static_cast<int>(divide(rest, by.channels));
+    kernel_x = static_cast<int>(divide(rest, by.kernel_width));
+    kernel_y = static_cast<int>(rest);
   }
+  // Without a branch, so that loads before and after it go together.
   __device__ __forceinline__ void next(const sparkpilot::cuda::ConvSizes& size) {
-    if (++channel < size.channels) return;
-    channel = 0;
-    if (++kernel_x == size.kernel_width) kernel_x = 0, ++kernel_y;
+    const bool last_channel = ++channel == size.channels;
+    channel = last_channel ? 0 : channel;
+    kernel_x += last_channel ? 1 : 0;
+    const bool last_column = kernel_x == size.kernel_width;
+    kernel_x = last_column ? 0 : kernel_x;
+    kernel_y += last_column ? 1 : 0;
   }
   __device__ __forceinline__ void advance(const sparkpilot::cuda::ConvSizes& size, int by) {
     channel += by;
@@ -55,13 +60,13 @@ struct DepthPosition {
 struct Corner {
   int image, y, x;
 
-  __device__ __forceinline__ Corner(const sparkpilot::cuda::ConvSizes& size, long long pixel) {
+  __device__ __forceinline__ Corner(const sparkpilot::cuda::ConvSizes& size, const sparkpilot::cuda::ConvDivisors& by,
+                                    long long pixel) {
     const long long pixels = static_cast<long long>(size.batch) * size.out_height * size.out_width;
-    const int at = pixel < pixels ? static_cast<int>(pixel) : 0;
-    const int line = at / size.out_width, column = at - line * size.out_width;
-    image = line / size.out_height;
-    y = (line - image * size.out_height) * size.stride_height - size.pad_top;
-    x = column * size.stride_width - size.pad_left;
+    unsigned rest = pixel < pixels ? static_cast<unsigned>(pixel) : 0;
+    x = static_cast<int>(divide(rest, by.out_width)) * size.stride_width - size.pad_left;
+    y = static_cast<int>(divide(rest, by.out_height)) * size.stride_height - size.pad_top;
+    image = static_cast<int>(rest);
     if (pixel >= pixels) y = -(1 << 30);
   }
 };
@@ -77,11 +82,11 @@ class ImageByPieces {
  public:
   __device__ __forceinline__ ImageByPieces(const sparkpilot::cuda::ConvArguments& p, long long first_pixel,
                                            int first_step)
-      : position_(p.size, (first_step * kPieces + piece()) * kEach) {
+      : position_(p.by, (first_step * kPieces + piece()) * kEach) {
     const sparkpilot::cuda::ConvSizes& s = p.size;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const Corner corner(s, first_pixel + row() + i * kRowsAtOnce);
+      const Corner corner(s, p.by, first_pixel + row() + i * kRowsAtOnce);
       y_[i] = corner.y;
       x_[i] = corner.x;
       at_[i] = static_cast<const Bits*>(p.x) +
@@ -292,9 +297,8 @@ class Products<F32, kM, kN, kPieces> {
 };
 
 // Rows of the tile of sums are 8 floats longer than they must be, so that four rows begin in four different banks.
-// `source` is what the image is read from.
-template <typename T, int kM, int kN, int kPieces, int kStages, typename Image, typename Source>
-__device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments& p, const Source& source) {
+template <typename T, int kM, int kN, int kPieces, int kStages, typename Image>
+__device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments& p) {
   constexpr int kImage = kM * kPieces * 16, kStage = (kM + kN) * kPieces * 16, kPitch = kN + 8;
   DYNAMIC_SHARED(memory);
   const sparkpilot::cuda::ConvSizes& s = p.size;
@@ -304,8 +308,10 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   const int slices = (bytes + 63) / 64, steps = (slices + kPieces / 4 - 1) / (kPieces / 4);
   const int each = (steps + p.splits - 1) / p.splits, first = split * each, count = least(each, steps - first);
 
-  Image image(source, first_pixel, first);
+  const EpilogueWord word(p.epilogue);
+  Image image(p, first_pixel, first);
   WeightsByPieces<kN, kPieces> weights(p, slices, first_channel, first);
+  begin_kernel();
   using Share = WarpShare<kM, kN>;
   const bool alone = p.splits == 1;
   Products<T, kM, kN, kPieces> products([&](int column) {
@@ -322,7 +328,7 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
     }
     const bool more = step + kStages - 1 < count;
     if (more) {
-      image.begin(source, next);
+      image.begin(p, next);
       weights.begin(next + kImage);
     }
     copy_commit();
@@ -336,6 +342,9 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   copy_wait<0>();
   __syncthreads();
 
+  constexpr int kSums = Share::kSlices * kM * kPitch * 4;
+  static_assert(kSums + EpilogueWord::kBytes <= kStages * kStage);
+  const sparkpilot::cuda::Epilogue& epilogue = word.put(memory + kSums);
   float* const tile = reinterpret_cast<float*>(memory);
   products.put(tile + Share::slice() * kM * kPitch, kPitch);
   __syncthreads();
@@ -347,7 +356,7 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
                     first_channel + column,       first_pixel + row,    pixels,           s.out_channels};
   if constexpr (Share::kByDepth) add_slices<Share::kSlices>(quads, kM * kPitch);
   if (!alone) return store_quads<F32>(p.partial + split * pixels * s.out_channels, quads);
-  apply_to_quads(p.epilogue, quads);
+  apply_to_quads(epilogue, quads);
   store_quads<T>(p.y, quads);
 }
 

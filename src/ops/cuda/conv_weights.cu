@@ -6,6 +6,7 @@
 // A thread for each element that is written.
 extern "C" __global__ void __launch_bounds__(256)
     conv_weights_f32(const __grid_constant__ sparkpilot::cuda::ConvWeightsArguments p) {
+  device::begin_kernel();
   const unsigned at = blockIdx.x * 256 + threadIdx.x;
   if (at >= p.elements) return;
   unsigned slice = at;

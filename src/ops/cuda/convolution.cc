@@ -42,6 +42,11 @@ double clocks(const ConvPlan& plan, const ConvSizes& size, Storage storage, int 
 
 }  // namespace
 
+ConvDivisors conv_divisors(const ConvSizes& size) {
+  return {make_divisor(size.channels), make_divisor(size.kernel_width), make_divisor(size.out_width),
+          make_divisor(size.out_height), make_divisor((size.out_channels + 3) / 4)};
+}
+
 size_t conv_weight_bytes(const ConvSizes& size, Storage storage) {
   return static_cast<size_t>(slices(size, storage) * size.out_channels * kSliceBytes);
 }

@@ -14,6 +14,7 @@
 
 #include "ops/cuda/epilogue.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/strided.h"
 
 namespace sparkpilot::cuda {
 
@@ -25,6 +26,13 @@ struct ConvSizes {
   int pad_top = 0, pad_left = 0;  // what is padded below and to the right follows from the output's size
   int groups = 1;
 };
+
+// For indices of pixels and of depth.
+struct ConvDivisors {
+  Divisor channels, kernel_width, out_width, out_height;
+  Divisor quads;  // groups of four output channels
+};
+ConvDivisors conv_divisors(const ConvSizes& size);
 
 // What conv_any reads an image as: elements of the storage type, or others, which are rounded to it; bytes count 0 to
 // 255. Of bytes_together, eight channels (in f32 four) lie beside each other from a multiple of as many bytes on.
@@ -41,7 +49,8 @@ struct ConvArguments {
   void* y;              // [pixels, out_channels]
   float* partial;       // [splits, pixels, out_channels], if splits > 1
   ConvSizes size;
-  int splits = 1;  // parts of the depth; conv_sum adds them up
+  ConvDivisors by;  // of `size`
+  int splits = 1;   // parts of the depth; conv_sum adds them up
   // conv_any: distances in x, in elements. No element of an image is 2^31 or more from its first.
   long long x_image = 0;
   int x_row = 0, x_column = 0, x_channel = 0;

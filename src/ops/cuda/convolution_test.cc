@@ -52,6 +52,7 @@ Prepared prepare(TestRun& run, const ConvTest& test, const TestStorage& storage)
 
   ConvArguments p{};
   p.size = s;
+  p.by = conv_divisors(s);
   p.splits = test.plan.splits;
   std::vector<double> stored = x;
   p.x_image = static_cast<long long>(image), p.x_row = s.width * s.channels;

@@ -1,5 +1,6 @@
 #include "ops/cuda/depthwise.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -35,10 +36,10 @@ void pack_grouped_weights(const ConvSizes& size, Storage storage, const void* we
 
 std::vector<float> packed_depthwise_bias(const ConvSizes& size, Storage storage, const float* bias) {
   const int each = 16 / element_bytes(storage), quads = each / 4;
-  std::vector<float> out(static_cast<size_t>(size.channels));
-  for (int c = 0; c < size.channels; ++c) {
+  std::vector<float> out(static_cast<size_t>(size.out_channels));
+  for (int c = 0; c < size.out_channels; ++c) {
     const int piece = c / each, quad = c % each / 4;
-    out[static_cast<size_t>(quad * (size.channels / quads) + piece * 4 + c % 4)] = bias[c];
+    out[static_cast<size_t>(quad * (size.out_channels / quads) + piece * 4 + c % 4)] = bias[c];
   }
   return out;
 }
@@ -51,35 +52,46 @@ bool grouped_accepts(const ConvSizes& size) {
 }
 
 bool depthwise_accepts(const ConvSizes& size, Storage storage) {
-  const int kernel = size.kernel_height;
+  const int kernel = size.kernel_height, piece = 16 / element_bytes(storage);
   return kernel == size.kernel_width && (kernel == 3 || kernel == 5 || kernel == 7) && size.groups == size.channels &&
-         size.groups == size.out_channels && size.channels % (16 / element_bytes(storage)) == 0 &&
-         grouped_accepts(size);
+         (size.out_channels == size.channels || size.out_channels == 2 * size.channels) && size.channels % piece == 0 &&
+         grouped_accepts(size) && pixels(size) * size.out_channels <= kMost;
 }
 
 std::string DepthwisePlan::name(Storage storage) const {
   const std::string size = std::to_string(kernel);
-  return "depthwise_" + size + "x" + size + (strip ? "_strip_" : "_") +
+  return "depthwise_" + size + "x" + size +
+         (way == strips                 ? "_strip_"
+          : way == rows && filters == 2 ? "_double_"
+          : way == rows                 ? "_rows_"
+                                        : "_") +
          (storage == Storage::f32   ? "f32"
           : storage == Storage::f16 ? "f16"
                                     : "bf16");
 }
 
 KernelLaunch DepthwisePlan::launch(const ConvSizes& size, Storage storage) const {
-  const long long strips = divided(size.out_width, strip ? kDepthwiseStrip : 1);
-  const long long pieces = size.channels / (16 / element_bytes(storage));
-  return {.grid_x = static_cast<unsigned>(divided(pieces * strips * size.out_height * size.batch, 128)),
-          .threads = 128};
+  const long long in_line = divided(size.out_width, way == strips ? kDepthwiseStrip : 1);
+  const long long in_pixel = size.out_channels / (way == rows ? 4 : 16 / element_bytes(storage));
+  return {.grid_x =
+              static_cast<unsigned>(divided(in_pixel * in_line * size.out_height * size.batch, way == rows ? 32 : 128)),
+          .threads = way == rows ? 32U * static_cast<unsigned>(kernel) : 128U};
 }
 
 std::vector<DepthwisePlan> depthwise_plans(const ConvSizes& size, Storage storage, int multiprocessors) {
-  const DepthwisePlan single{.kernel = size.kernel_height}, strips{.kernel = size.kernel_height, .strip = true};
-  if (storage == Storage::f32 || single.kernel == 5 || size.stride_height != 1 || size.stride_width != 1 ||
-      size.dilation_height != 1 || size.dilation_width != 1) {
-    return {single};
+  constexpr long long kWarps = 64;  // of a multiprocessor at a time
+  const int kernel = size.kernel_height, filters = size.out_channels / size.channels;
+  const DepthwisePlan rows{.kernel = kernel, .way = DepthwisePlan::rows, .filters = filters}, single{.kernel = kernel},
+      strips{.kernel = kernel, .way = DepthwisePlan::strips};
+  if (filters == 2) return {rows};
+  std::vector<DepthwisePlan> out{single};
+  if (storage != Storage::f32 && kernel != 5 && size.stride_height == 1 && size.stride_width == 1 &&
+      size.dilation_height == 1 && size.dilation_width == 1) {
+    out.insert(out.begin(), strips);
   }
-  const bool many = strips.launch(size, storage).grid_x >= 2 * static_cast<unsigned>(multiprocessors);
-  return many ? std::vector{strips, single} : std::vector{single, strips};
+  const bool few = 1LL * rows.launch(size, storage).grid_x * kernel <= kWarps * multiprocessors;
+  out.insert(few ? out.begin() : out.end(), rows);
+  return out;
 }
 
 KernelLaunch grouped_launch(const ConvSizes& size) {

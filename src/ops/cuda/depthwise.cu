@@ -2,6 +2,7 @@
 #include "ops/cuda/depthwise.h"
 
 #include "ops/cuda/pieces.cuh"
+#include "ops/cuda/strided.cuh"
 #include "ops/cuda/tile_epilogue.cuh"
 
 namespace {
@@ -121,6 +122,83 @@ __device__ __forceinline__ void depthwise(const ConvArguments& p) {
   }
 }
 
+// kCount elements beside each other, at a multiple of their bytes.
+template <typename T, int kCount>
+__device__ __forceinline__ void load_few(const typename T::Bits* from, float (&out)[kCount]) {
+  if constexpr (sizeof(typename T::Bits) == 4 && kCount == 4) {
+    device::load_piece<T>(from, out);
+  } else if constexpr (sizeof(typename T::Bits) == 4) {
+    const uint2 two = device::load_8(from);
+    out[0] = __uint_as_float(two.x), out[1] = __uint_as_float(two.y);
+  } else {
+    uint2 pairs{};
+    if constexpr (kCount == 4) pairs = device::load_8(from);
+    else pairs.x = *reinterpret_cast<const uint32_t*>(from);
+    const float2 low = T::values(pairs.x), high = T::values(pairs.y);
+    out[0] = low.x, out[1] = low.y;
+    if constexpr (kCount == 4) out[2] = high.x, out[3] = high.y;
+  }
+}
+
+// A lane for four output channels of a pixel, of kFilters filters for each channel of the image, and a warp for each
+// row of the kernel, whose sums the first warp adds up: where few warps have a multiprocessor each, the time is the
+// number of instructions of one.
+template <typename T, int kKernel, int kFilters>
+__device__ __forceinline__ void depthwise_rows(const ConvArguments& p) {
+  using Bits = typename T::Bits;
+  constexpr int kChannels = 4 / kFilters, kQuads = device::kPiece<T> / 4;
+  STATIC_SHARED(float, partial, kKernel * 32 * 4);
+  const sparkpilot::cuda::Epilogue& epilogue = device::shared_epilogue(p.epilogue);
+  const ConvSizes& s = p.size;
+  const int ky = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  unsigned rest = blockIdx.x * 32 + static_cast<unsigned>(lane);
+  const int quad = static_cast<int>(device::divide(rest, p.by.quads));
+  const long long pixel = rest;
+  const int left = static_cast<int>(device::divide(rest, p.by.out_width)) * s.stride_width - s.pad_left;
+  const int top = static_cast<int>(device::divide(rest, p.by.out_height)) * s.stride_height - s.pad_top;
+  const auto image = static_cast<long long>(rest);
+  const int y = top + ky * s.dilation_height;
+  const Bits* const row =
+      static_cast<const Bits*>(p.x) + (image * s.height + y) * s.width * s.channels + quad * kChannels;
+  const Bits* const weights = static_cast<const Bits*>(p.weights) + ky * kKernel * s.out_channels + quad * 4;
+  device::begin_kernel();
+
+  float sums[4] = {};
+  if (p.bias && ky == 0)
+    device::load_piece<device::F32>(p.bias + quad % kQuads * (s.out_channels / kQuads) + quad / kQuads * 4, sums);
+  if (image < s.batch && inside(y, s.height)) {
+    float from[kKernel][kChannels] = {}, w[kKernel][4];
+#pragma unroll
+    for (int kx = 0; kx < kKernel; ++kx) {
+      const int column = left + kx * s.dilation_width;
+      load_few<T>(weights + kx * s.out_channels, w[kx]);
+      if (inside(column, s.width)) load_few<T>(row + column * s.channels, from[kx]);
+    }
+#pragma unroll
+    for (int kx = 0; kx < kKernel; ++kx) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[e] += from[kx][e / kFilters] * w[kx][e];
+    }
+  }
+  float* const mine = partial + lane * 4;
+  device::store_16(mine + ky * 128, {__float_as_uint(sums[0]), __float_as_uint(sums[1]), __float_as_uint(sums[2]),
+                                     __float_as_uint(sums[3])});
+  __syncthreads();
+  if (ky > 0 || image >= s.batch) return;
+#pragma unroll
+  for (int other = 1; other < kKernel; ++other) {
+    float add[4];
+    device::load_piece<device::F32>(mine + other * 128, add);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[e] += add[e];
+  }
+  device::store_16(
+      mine, {__float_as_uint(sums[0]), __float_as_uint(sums[1]), __float_as_uint(sums[2]), __float_as_uint(sums[3])});
+  const device::Quads one{mine, 0, 1, 1, quad * 4, pixel, pixel + 1, s.out_channels};
+  device::apply_to_quads(epilogue, one);
+  device::store_quads<T>(p.y, one);
+}
+
 // A thread for each output element.
 template <typename T>
 __device__ __forceinline__ void grouped(const ConvArguments& p) {
@@ -158,8 +236,16 @@ __device__ __forceinline__ void grouped(const ConvArguments& p) {
 // `blocks` on a multiprocessor at once is what registers allow without spills.
 #define DEPTHWISE(name, type, kernel, outputs, blocks)                                                      \
   extern "C" __global__ void __launch_bounds__(128, blocks) name(const __grid_constant__ ConvArguments p) { \
+    device::begin_kernel();                                                                                 \
     depthwise<device::type, kernel, outputs>(p);                                                            \
   }
+#define ROWS(name, type, kernel, filters)                                                                      \
+  extern "C" __global__ void __launch_bounds__(32 * kernel, 2) name(const __grid_constant__ ConvArguments p) { \
+    depthwise_rows<device::type, kernel, filters>(p);                                                          \
+  }
+#define ROWS_OF_KERNEL(k, suffix, type)                 \
+  ROWS(depthwise_##k##x##k##_rows_##suffix, type, k, 1) \
+  ROWS(depthwise_##k##x##k##_double_##suffix, type, k, 2)
 #define STRIPS_OF_TYPE(suffix, type)                                                     \
   DEPTHWISE(depthwise_3x3_strip_##suffix, type, 3, sparkpilot::cuda::kDepthwiseStrip, 4) \
   DEPTHWISE(depthwise_7x7_strip_##suffix, type, 7, sparkpilot::cuda::kDepthwiseStrip, 2)
@@ -168,10 +254,20 @@ __device__ __forceinline__ void grouped(const ConvArguments& p) {
   DEPTHWISE(depthwise_5x5_##suffix, type, 5, 1, 4)                                                              \
   DEPTHWISE(depthwise_7x7_##suffix, type, 7, 1, 4)                                                              \
   extern "C" __global__ void __launch_bounds__(128) grouped_##suffix(const __grid_constant__ ConvArguments p) { \
+    device::begin_kernel();                                                                                     \
     grouped<device::type>(p);                                                                                   \
   }
 KERNELS_OF_TYPE(f32, F32)
 KERNELS_OF_TYPE(f16, F16)
 KERNELS_OF_TYPE(bf16, BF16)
+ROWS_OF_KERNEL(3, f32, F32)
+ROWS_OF_KERNEL(3, f16, F16)
+ROWS_OF_KERNEL(3, bf16, BF16)
+ROWS_OF_KERNEL(5, f32, F32)
+ROWS_OF_KERNEL(5, f16, F16)
+ROWS_OF_KERNEL(5, bf16, BF16)
+ROWS_OF_KERNEL(7, f32, F32)
+ROWS_OF_KERNEL(7, f16, F16)
+ROWS_OF_KERNEL(7, bf16, BF16)
 STRIPS_OF_TYPE(f16, F16)
 STRIPS_OF_TYPE(bf16, BF16)

@@ -20,6 +20,7 @@ std::vector<double> prepare(TestRun& run, const ConvSizes& s, const TestStorage&
   pack_grouped_weights(s, storage_of(storage), plain.data(), packed.data());
   ConvArguments p{};
   p.size = s;
+  p.by = conv_divisors(s);
   p.x = run.input(storage, x);
   p.weights = run.bytes(packed.data(), packed.size());
   std::vector<float> packed_bias(bias.begin(), bias.end());
@@ -36,8 +37,10 @@ std::vector<double> prepare(TestRun& run, const ConvSizes& s, const TestStorage&
   return expected;
 }
 
-ConvSizes depthwise(int height, int width, int channels, int kernel, int stride = 1) {
-  ConvSizes s = same_conv(height, width, channels, channels, kernel, stride);
+using Way = DepthwisePlan::Way;
+
+ConvSizes depthwise(int height, int width, int channels, int kernel, int stride = 1, int filters = 1) {
+  ConvSizes s = same_conv(height, width, channels, filters * channels, kernel, stride);
   s.groups = channels;
   return s;
 }
@@ -54,14 +57,30 @@ void check(const ConvSizes& s, const TestStorage& storage, const DepthwisePlan& 
 TEST(CudaDepthwise, KernelsAtOddSizes) {
   for (const TestStorage& storage : kStorages) {
     for (const int kernel : {3, 5, 7}) {
-      const bool strip = storage.dtype != DType::f32 && kernel != 5;
-      check(depthwise(5, 9, 24, kernel), storage, {kernel, strip}, true);
-      check(depthwise(3, 2, 8, kernel), storage, {kernel, strip}, false);
-      check(depthwise(9, 6, 40, kernel, 2), storage, {kernel, false}, true);
+      const Way strips = storage.dtype != DType::f32 && kernel != 5 ? DepthwisePlan::strips : DepthwisePlan::pixels;
+      check(depthwise(5, 9, 24, kernel), storage, {kernel, strips}, true);
+      check(depthwise(3, 2, 8, kernel), storage, {kernel, strips}, false);
       ConvSizes dilated = depthwise(7, 8, 8, kernel);
       dilated.batch = 2, dilated.dilation_width = 2, dilated.pad_left = kernel - 1;
-      check(dilated, storage, {kernel, false}, false);
+      for (const Way way : {DepthwisePlan::pixels, DepthwisePlan::rows}) {
+        check(depthwise(9, 6, 40, kernel, 2), storage, {kernel, way}, true);
+        check(dilated, storage, {kernel, way}, false);
+      }
     }
+  }
+}
+
+TEST(CudaDepthwise, TwoFiltersForEachChannel) {
+  for (const TestStorage& storage : kStorages) {
+    for (const int kernel : {3, 5, 7}) {
+      const DepthwisePlan plan{kernel, DepthwisePlan::rows, 2};
+      check(depthwise(5, 7, 24, kernel, 2, 2), storage, plan, true);
+      check(depthwise(3, 2, 8, kernel, 1, 2), storage, plan, false);
+      const std::vector<DepthwisePlan> plans = depthwise_plans(depthwise(5, 7, 24, kernel, 2, 2), Storage::f32, 48);
+      ASSERT_EQ(plans.size(), 1u);
+      EXPECT_EQ(plans[0].name(Storage::f32), plan.name(Storage::f32));
+    }
+    EXPECT_FALSE(depthwise_accepts(depthwise(5, 7, 24, 3, 1, 4), storage_of(storage)));
   }
 }
 
@@ -85,7 +104,9 @@ TEST(CudaDepthwise, Groups) {
 
 TEST(CudaDepthwise, NanReachesItsWindowOnly) {
   for (const TestStorage& storage : kStorages) {
-    for (const DepthwisePlan& plan : {DepthwisePlan{3, storage.dtype != DType::f32}, DepthwisePlan{3, false}}) {
+    const Way strips = storage.dtype != DType::f32 ? DepthwisePlan::strips : DepthwisePlan::pixels;
+    for (const DepthwisePlan& plan :
+         {DepthwisePlan{3, strips}, DepthwisePlan{3, DepthwisePlan::pixels}, DepthwisePlan{3, DepthwisePlan::rows}}) {
       TestRun run;
       const ConvSizes s = depthwise(6, 7, 8, 3);
       const std::vector<double> expected =
@@ -96,14 +117,15 @@ TEST(CudaDepthwise, NanReachesItsWindowOnly) {
   }
 }
 
-// All global memory is moved in whole sectors, 16 bytes a thread; shared memory without conflicts of banks.
+// All global memory is moved in whole sectors, 8 or 16 bytes a thread; shared memory without conflicts of banks.
 TEST(CudaDepthwise, Traffic) {
   for (const TestStorage& storage : kStorages) {
-    for (const bool strip : {false, true}) {
+    for (const Way way : {DepthwisePlan::pixels, DepthwisePlan::strips, DepthwisePlan::rows}) {
+      if (way == DepthwisePlan::strips && storage.dtype == DType::f32) continue;
       TestRun run;
       run.count_traffic();
       const ConvSizes s = depthwise(8, 16, 64, 3);
-      const DepthwisePlan plan{3, strip && storage.dtype != DType::f32};
+      const DepthwisePlan plan{3, way};
       prepare(run, s, storage, plan.name(storage_of(storage)), plan.launch(s, storage_of(storage)), false);
       run.values();
       int wide = 0;
@@ -113,16 +135,20 @@ TEST(CudaDepthwise, Traffic) {
         ++wide;
         EXPECT_GE(line.used(), 0.9) << line.line;
       }
-      EXPECT_GE(wide, 2);
+      EXPECT_GE(wide, way == DepthwisePlan::rows ? 1 : 2);  // which loads both in one line
     }
   }
 }
 
-TEST(CudaDepthwise, StripsWhereThereAreEnough) {
-  EXPECT_TRUE(plan_depthwise(depthwise(64, 128, 64, 7), Storage::f16, 48).strip);
-  EXPECT_FALSE(plan_depthwise(depthwise(8, 16, 256, 7), Storage::f16, 48).strip);
-  EXPECT_FALSE(plan_depthwise(depthwise(64, 128, 64, 7, 2), Storage::f16, 48).strip);
-  EXPECT_FALSE(plan_depthwise(depthwise(64, 128, 64, 5), Storage::f16, 48).strip);
+TEST(CudaDepthwise, RowsWhereTheGpuHoldsThem) {
+  const auto way = [](const ConvSizes& s, int multiprocessors) {
+    return plan_depthwise(s, Storage::f16, multiprocessors).way;
+  };
+  EXPECT_EQ(way(depthwise(8, 16, 256, 7), 48), DepthwisePlan::rows);
+  EXPECT_EQ(way(depthwise(32, 64, 64, 7), 132), DepthwisePlan::rows);
+  EXPECT_EQ(way(depthwise(32, 64, 64, 7), 48), DepthwisePlan::strips);
+  EXPECT_EQ(way(depthwise(64, 128, 128, 7, 2), 48), DepthwisePlan::pixels);
+  EXPECT_EQ(way(depthwise(64, 128, 64, 5), 48), DepthwisePlan::pixels);
 }
 
 }  // namespace

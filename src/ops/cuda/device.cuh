@@ -3,8 +3,8 @@
 //
 // A kernel is one source, compiled by nvcc for each architecture and by g++ for the tests (emulator/launch.h). Rules
 // that follow: shared memory is declared by STATIC_SHARED or DYNAMIC_SHARED; what a warp does together it does whole
-// (blocks are whole warps, masks are ~0u); no block waits for another, nor reads what another of the same launch wrote;
-// no atomic sums of floats; a kernel's one argument is a struct of kernels.h.
+// (blocks are whole warps, masks are ~0u); it begins with begin_kernel(); no block waits for another, nor reads what
+// another of the same launch wrote; no atomic sums of floats; a kernel's one argument is a struct of kernels.h.
 #pragma once
 
 #ifdef __CUDACC__

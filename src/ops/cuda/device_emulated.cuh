@@ -6,6 +6,9 @@
 
 namespace device {
 
+inline void begin_kernel() {}
+inline void let_next_begin() {}
+
 using sparkpilot::emulator::bfloat16_value;
 using sparkpilot::emulator::e4m3_value;
 using sparkpilot::emulator::half_value;

@@ -68,6 +68,7 @@ __device__ __forceinline__ void e4m3_gemm(const E4m3GemmArguments& p) {
 #define E4M3_GEMM(name, How, rows)                                          \
   extern "C" __global__ void __launch_bounds__(256)                         \
       e4m3_gemm_##name##rows(const __grid_constant__ E4m3GemmArguments p) { \
+    device::begin_kernel();                                                 \
     e4m3_gemm<How, rows / 8>(p);                                            \
   }
 E4M3_GEMM(, Codes, 8)

@@ -132,13 +132,16 @@ __device__ __forceinline__ void elementwise_chain(const ElementwiseArguments& p)
 
 // So many blocks of a multiprocessor at least: else ptxas spills to save registers.
 extern "C" __global__ void __launch_bounds__(128, 6) elementwise_wide_8(ElementwiseArguments p) {
+  device::begin_kernel();
   elementwise_chain<8>(p);
 }
 extern "C" __global__ void __launch_bounds__(128, 8) elementwise_wide_4(ElementwiseArguments p) {
+  device::begin_kernel();
   elementwise_chain<4>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(128) elementwise(ElementwiseArguments p) {
+  device::begin_kernel();
   const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= static_cast<unsigned>(p.elements)) return;
   const Coordinates c = device::coordinates<0>(p.dimensions, at);
@@ -168,6 +171,7 @@ extern "C" __global__ void __launch_bounds__(128) elementwise(ElementwiseArgumen
 }
 
 extern "C" __global__ void __launch_bounds__(128) elementwise_integers(ElementwiseArguments p) {
+  device::begin_kernel();
   const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= static_cast<unsigned>(p.elements)) return;
   const Coordinates c = device::coordinates<0>(p.dimensions, at);

@@ -83,6 +83,7 @@ __device__ __forceinline__ void resize(const ResizeArguments& p) {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(128) gather(GatherArguments p) {
+  device::begin_kernel();
   const unsigned at = blockIdx.x * 128 + threadIdx.x;
   unsigned outer = at;
   if (at >= p.units) return;
@@ -100,6 +101,7 @@ extern "C" __global__ void __launch_bounds__(128) gather(GatherArguments p) {
 }
 
 extern "C" __global__ void __launch_bounds__(128) gather_elements(GatherElementsArguments p) {
+  device::begin_kernel();
   const unsigned at = blockIdx.x * 128 + threadIdx.x;
   if (at >= p.elements) return;
   const int index = read_index(p.indices, p.wide_indices, at, p.size);
@@ -113,8 +115,11 @@ extern "C" __global__ void __launch_bounds__(128) gather_elements(GatherElements
   }
 }
 
-#define RESIZE(name, type) \
-  extern "C" __global__ void __launch_bounds__(128) name(ResizeArguments p) { resize<device::type>(p); }
+#define RESIZE(name, type)                                                    \
+  extern "C" __global__ void __launch_bounds__(128) name(ResizeArguments p) { \
+    device::begin_kernel();                                                   \
+    resize<device::type>(p);                                                  \
+  }
 RESIZE(resize_f32, F32)
 RESIZE(resize_f16, F16)
 RESIZE(resize_bf16, BF16)

@@ -20,20 +20,26 @@ __device__ __forceinline__ void load_activations(const typename A::Bits* from, f
 }
 
 // Adds a[m][...] times one row of weights to sums[m], over the pieces and the elements that fall to `part` of `parts`
-// lanes.
+// lanes. Returns the bias, which is under way meanwhile; null: 0.
 template <typename A, typename W, int kRows>
-__device__ __forceinline__ void add_products(const typename A::Bits* a, long long a_stride, int m,
-                                             const typename W::Bits* weights, int k, bool aligned, int part, int parts,
-                                             float (&sums)[kRows]) {
+__device__ __forceinline__ float add_products(const typename A::Bits* a, long long a_stride, int m,
+                                              const typename W::Bits* weights, const float* bias, int k, bool aligned,
+                                              int part, int parts, float (&sums)[kRows]) {
   constexpr int kPiece = 16 / static_cast<int>(sizeof(typename W::Bits));
   constexpr int kAhead = kRows > 1 ? 2 : 4;  // loads of weights on their way
   const int pieces = aligned ? k / kPiece : 0;
-#pragma unroll 1
-  for (int piece = part; piece < pieces; piece += kAhead * parts) {
-    uint4 bits[kAhead];
+  uint4 bits[kAhead];
+  const auto load = [&](int piece) {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i)
       bits[i] = piece + i * parts < pieces ? device::load_16_once(weights + (piece + i * parts) * kPiece) : uint4{};
+  };
+  load(part);  // weights are constant: the launch before this one does not write them
+  device::begin_kernel();
+  device::let_next_begin();
+  const float bias_value = bias ? *bias : 0;
+#pragma unroll 1
+  for (int piece = part; piece < pieces; load(piece += kAhead * parts)) {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (piece + i * parts >= pieces) break;
@@ -63,37 +69,39 @@ __device__ __forceinline__ void add_products(const typename A::Bits* a, long lon
       sums[row] = fmaf(w, A::value(a[row * a_stride + i]), sums[row]);
     }
   }
+  return bias_value;
 }
 
-// One row of weights by kRows of activations: each warp of the block calls it; sums[] of lane 0 of its first warp are
-// whole.
+// One row of weights by kRows of activations: each warp of the block calls it, and there is a barrier in it; sums[] of
+// lane 0 of its first warp are whole. Returns the row's bias.
 template <typename A, typename W, int kRows>
-__device__ __forceinline__ void row_products(const typename A::Bits* a, long long a_stride, int m, const void* weights,
-                                             long long weight_stride, int row, int n, int k, int warps_per_row,
-                                             float* partial, float (&sums)[kRows]) {
+__device__ __forceinline__ float row_products(const typename A::Bits* a, long long a_stride, int m, const void* weights,
+                                              long long weight_stride, const float* bias, int row, int n, int k,
+                                              int warps_per_row, float* partial, float (&sums)[kRows]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int part = warp & (warps_per_row - 1);
   const bool aligned =
       device::is_aligned(weights, weight_stride * static_cast<long long>(sizeof(typename W::Bits))) &&
       device::is_aligned(a, kRows > 1 ? a_stride * static_cast<long long>(sizeof(typename A::Bits)) : 0);
+  float bias_value = 0;
   if (row < n) {
-    add_products<A, W>(a, a_stride, m, static_cast<const typename W::Bits*>(weights) + row * weight_stride, k, aligned,
-                       part * 32 + lane, warps_per_row * 32, sums);
+    bias_value =
+        add_products<A, W>(a, a_stride, m, static_cast<const typename W::Bits*>(weights) + row * weight_stride,
+                           bias ? bias + row : nullptr, k, aligned, part * 32 + lane, warps_per_row * 32, sums);
   }
 #pragma unroll
   for (int i = 0; i < kRows; ++i) sums[i] = device::warp_sum(sums[i]);
-  if (warps_per_row == 1) return;
-  if (lane == 0) {
+  if (warps_per_row > 1 && lane == 0) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) partial[warp * kRows + i] = sums[i];
   }
   __syncthreads();
-  if (part != 0) return;
 #pragma unroll 1
-  for (int other = 1; other < warps_per_row; ++other) {
+  for (int other = 1; other < (part == 0 ? warps_per_row : 1); ++other) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) sums[i] += partial[(warp + other) * kRows + i];
   }
+  return bias_value;
 }
 
 template <typename A, typename W, int kRows>
@@ -101,34 +109,36 @@ __device__ __forceinline__ void gemv(const GemvArguments& p) {
   STATIC_SHARED(float, partial, kWarps* kRows);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int row = (static_cast<int>(blockIdx.x) * kWarps + warp) / p.warps_per_row;
+  const sparkpilot::cuda::Epilogue& epilogue = device::shared_epilogue(p.epilogue);
   float sums[kRows] = {};
-  row_products<A, W>(static_cast<const typename A::Bits*>(p.a), p.a_stride, p.m, p.weights, p.weight_stride, row, p.n,
-                     p.k, p.warps_per_row, partial, sums);
+  const float bias = row_products<A, W>(static_cast<const typename A::Bits*>(p.a), p.a_stride, p.m, p.weights,
+                                        p.weight_stride, p.bias, row, p.n, p.k, p.warps_per_row, partial, sums);
   if (row >= p.n || (warp & (p.warps_per_row - 1)) != 0 || lane >= (kRows > 1 ? p.m : 1)) return;
   float sum = sums[0];
 #pragma unroll
   for (int i = 1; i < kRows; ++i) sum = lane == i ? sums[i] : sum;
-  if (p.bias) sum += p.bias[row];
+  if (p.bias) sum += bias;
   static_cast<typename A::Bits*>(p.y)[lane * p.y_stride + row] =
-      A::rounded(device::apply_epilogue(p.epilogue, sum, lane, row));
+      A::rounded(device::apply_epilogue(epilogue, sum, lane, row));
 }
 
 template <typename A, typename W>
 __device__ __forceinline__ void gemv_group(const GemvGroupArguments& p) {
   STATIC_SHARED(float, partial, kWarps);
+  static_assert(sparkpilot::kMostGroupedProducts <= 32);
   const int block = static_cast<int>(blockIdx.x);
-  int index = 0;
-#pragma unroll 1
-  while (index + 1 < p.count && p.products[index + 1].first_block <= block) ++index;
-  const GemvGroupArguments::Product& product = p.products[index];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int begun = lane < p.count && p.products[lane].first_block <= block ? 1 : 0;
+  const GemvGroupArguments::Product& product = p.products[__popc(__ballot_sync(~0u, begun)) - 1];
+  const auto& epilogue = device::shared_epilogue(product.epilogue);
   const int row = ((block - product.first_block) * kWarps + warp) / product.warps_per_row;
   float sums[1] = {};
-  row_products<A, W>(static_cast<const typename A::Bits*>(product.a), 0, 1, product.weights, product.weight_stride, row,
-                     product.n, product.k, product.warps_per_row, partial, sums);
+  const float bias =
+      row_products<A, W>(static_cast<const typename A::Bits*>(product.a), 0, 1, product.weights, product.weight_stride,
+                         product.bias, row, product.n, product.k, product.warps_per_row, partial, sums);
   if (row >= product.n || (warp & (product.warps_per_row - 1)) != 0 || lane != 0) return;
-  const float sum = product.bias ? sums[0] + product.bias[row] : sums[0];
-  static_cast<typename A::Bits*>(product.y)[row] = A::rounded(device::apply_epilogue(product.epilogue, sum, 0, row));
+  const float sum = product.bias ? sums[0] + bias : sums[0];
+  static_cast<typename A::Bits*>(product.y)[row] = A::rounded(device::apply_epilogue(epilogue, sum, 0, row));
 }
 
 constexpr int kMmaWarps = 8, kMmaRows = 16, kSumStride = 20;  // so that four lanes write to four banks
@@ -139,6 +149,7 @@ constexpr int kMmaWarps = 8, kMmaRows = 16, kSumStride = 20;  // so that four la
 template <typename T, bool kBfloat>
 __device__ __forceinline__ void gemv_rows(const GemvArguments& p) {
   STATIC_SHARED(float, partial, kMmaWarps* kGemvRows* kSumStride);
+  const sparkpilot::cuda::Epilogue& epilogue = device::shared_epilogue(p.epilogue);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int first = static_cast<int>(blockIdx.x) * kMmaRows;
   const uint16_t* const a =
@@ -182,7 +193,7 @@ __device__ __forceinline__ void gemv_rows(const GemvArguments& p) {
   for (int i = 0; i < kMmaWarps; ++i) sum += partial[(i * kGemvRows + row) * kSumStride + thread % kMmaRows];
   if (p.bias) sum += p.bias[column];
   static_cast<uint16_t*>(p.y)[row * p.y_stride + column] =
-      T::rounded(device::apply_epilogue(p.epilogue, sum, row, column));
+      T::rounded(device::apply_epilogue(epilogue, sum, row, column));
 }
 
 }  // namespace
@@ -204,8 +215,10 @@ extern "C" __global__ void __launch_bounds__(128) gemv_rows_f32(const __grid_con
   gemv<device::F32, device::F32, kGemvRows>(p);
 }
 extern "C" __global__ void __launch_bounds__(256) gemv_rows_f16(const __grid_constant__ GemvArguments p) {
+  device::begin_kernel();
   gemv_rows<device::F16, false>(p);
 }
 extern "C" __global__ void __launch_bounds__(256) gemv_rows_bf16(const __grid_constant__ GemvArguments p) {
+  device::begin_kernel();
   gemv_rows<device::BF16, true>(p);
 }

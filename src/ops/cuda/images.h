@@ -18,11 +18,11 @@ struct Image {
 // Empty in a build without nvcc: such a program computes on the CPU only.
 std::span<const Image> images();
 
-// What the images were compiled for, as a list of texts such as "sm_90" and "compute_80"; empty without images.
+// What the images were compiled for, as a list of texts such as "sm_90" and "compute_90"; empty without images.
 std::span<const std::string_view> image_targets();
 
 // The code of a kernel that was loaded, in words: "sm_90"; or, where no image is for that architecture, that the driver
-// compiled it: "sm_100, compiled from compute_80 by the driver".
+// compiled it: "sm_100, compiled from compute_90 by the driver".
 std::string image_of(const GpuFunction& kernel);
 
 // The kernel `name` of kernels.inc on this GPU, loaded at first use; not inside a recording. `dynamic_shared`: the most

@@ -3,7 +3,6 @@
 
 #include "ops/cuda/adamw.h"
 #include "ops/cuda/attention.h"
-#include "ops/cuda/conv_chain.h"
 #include "ops/cuda/conv_weights.h"
 #include "ops/cuda/convolution.h"
 #include "ops/cuda/copy.h"

@@ -28,7 +28,8 @@ __device__ __forceinline__ void each_piece(const LimitArguments& p, const Take& 
 #pragma unroll
       for (int i = 0; i < kLoads; ++i) {
         const long long piece = first + i * grid;
-        bits[i] = piece < p.pieces ? device::load_16(from + piece * 16) : uint4{};
+        bits[i] =
+            piece < p.pieces ? device::load_16_once(from + piece * 16) : uint4{};  // not from the first-level cache
       }
 #pragma unroll
       for (int i = 0; i < kLoads; ++i) take(first + i * grid, bits[i]);
@@ -76,7 +77,13 @@ __device__ __forceinline__ void mma_chains(const LimitArguments& p) {
 
 }  // namespace
 
-#define LIMIT(name) extern "C" __global__ void __launch_bounds__(kLimitThreads) limit_##name(LimitArguments p)
+#define LIMIT(name)                                                                            \
+  static __device__ __forceinline__ void name##_of(const LimitArguments& p);                   \
+  extern "C" __global__ void __launch_bounds__(kLimitThreads) limit_##name(LimitArguments p) { \
+    device::begin_kernel();                                                                    \
+    name##_of(p);                                                                              \
+  }                                                                                            \
+  static __device__ __forceinline__ void name##_of(const LimitArguments& p)
 
 LIMIT(empty) { static_cast<void>(p); }
 

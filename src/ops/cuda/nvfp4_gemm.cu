@@ -112,6 +112,7 @@ __device__ __forceinline__ void nvfp4_gemm(const Nvfp4GemmArguments& p) {
 #define NVFP4_GEMM(type, rows)                                                   \
   extern "C" __global__ void __launch_bounds__(256)                              \
       nvfp4_gemm_##type##_##rows(const __grid_constant__ Nvfp4GemmArguments p) { \
+    device::begin_kernel();                                                      \
     nvfp4_gemm<ElementType::type, rows / 8>(p);                                  \
   }
 NVFP4_GEMM(f32, 8)

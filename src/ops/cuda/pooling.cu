@@ -148,8 +148,11 @@ __device__ __forceinline__ void global_pool_planes(const PoolArguments& p) {
 
 }  // namespace
 
-#define POOL(name, ...) \
-  extern "C" __global__ void __launch_bounds__(128, 4) name(PoolArguments p) { __VA_ARGS__(p); }
+#define POOL(name, ...)                                                        \
+  extern "C" __global__ void __launch_bounds__(128, 4) name(PoolArguments p) { \
+    device::begin_kernel();                                                    \
+    __VA_ARGS__(p);                                                            \
+  }
 #define KERNELS_OF_TYPE(suffix, type)                                                 \
   POOL(pool_##suffix, pool<device::type, device::kPiece<device::type>>)               \
   POOL(pool_any_##suffix, pool<device::type, 1>)                                      \

@@ -161,8 +161,8 @@ struct FmaTile {
 
 // Bias, epilogue and rounding of four neighbours of a row.
 template <typename T>
-__device__ __forceinline__ void finish(const GemmArguments& p, float (&sums)[4], int batch, long long y_first, int row,
-                                       int column) {
+__device__ __forceinline__ void finish(const GemmArguments& p, const sparkpilot::cuda::Epilogue& epilogue,
+                                       float (&sums)[4], int batch, long long y_first, int row, int column) {
   const int count = p.n - column;
   if (p.bias) {
     float bias[4];
@@ -170,7 +170,7 @@ __device__ __forceinline__ void finish(const GemmArguments& p, float (&sums)[4],
 #pragma unroll
     for (int i = 0; i < 4; ++i) sums[i] += bias[i];
   }
-  const float4 y = device::apply_epilogue_four(p.epilogue, {sums[0], sums[1], sums[2], sums[3]},
+  const float4 y = device::apply_epilogue_four(epilogue, {sums[0], sums[1], sums[2], sums[3]},
                                                static_cast<long long>(batch) * p.m + row, column, count);
   device::store_four<T>(p.y, y_first + row * p.y_stride + column, count, {y.x, y.y, y.z, y.w});
 }
@@ -184,7 +184,9 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
   constexpr int kStride = Tile::kColumns + 8;  // of sums in shared memory: four rows of mma lie in other banks
   constexpr int kRing = kStages * kStage * static_cast<int>(sizeof(Bits)), kSums = Tile::kRows * kStride;  // floats
   constexpr int kSumBytes = Tile::Share::kSlices * kSums * 4;
-  STATIC_SHARED(unsigned char, memory, kRing > kSumBytes ? kRing : kSumBytes);
+  constexpr int kAfterwards = kSumBytes + device::EpilogueWord::kBytes;
+  STATIC_SHARED(unsigned char, memory, kRing > kAfterwards ? kRing : kAfterwards);
+  const device::EpilogueWord word(p.epilogue);
   Bits* const ring = reinterpret_cast<Bits*>(memory);
   float* const out = reinterpret_cast<float*>(memory);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
@@ -224,6 +226,7 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
     device::copy_commit();
   };
   Tile tile;
+  device::begin_kernel();
 #pragma unroll 1
   for (int step = 1 - kStages; step < steps; ++step) {  // the first ones only fill the ring
     device::copy_wait<kStages - 2>();
@@ -235,6 +238,7 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
   }
   device::copy_wait<0>();
   __syncthreads();
+  const sparkpilot::cuda::Epilogue& epilogue = word.put(memory + kSumBytes);
   tile.template spread<kStride>(out + Tile::Share::slice(warp) * kSums, warp, lane);
   __syncthreads();
   constexpr int kFours = Tile::kColumns / 4;
@@ -257,7 +261,7 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
       device::store_four<device::F32>(p.partial, partial_row * p.n + first_column + column, p.n - first_column - column,
                                       sums);
     } else {
-      finish<typename Tile::Storage>(p, sums, batch, y_first, first_row + row, first_column + column);
+      finish<typename Tile::Storage>(p, epilogue, sums, batch, y_first, first_row + row, first_column + column);
     }
   }
 }
@@ -267,19 +271,20 @@ template <typename T>
 __device__ __forceinline__ void gemm_sum(const GemmArguments& p) {
   const unsigned fours = static_cast<unsigned>(p.n + 3) / 4, at = blockIdx.x * kThreads + threadIdx.x;
   const int row = static_cast<int>(at / fours), column = static_cast<int>(at % fours) * 4;
-  if (row >= p.m) return;
+  const sparkpilot::cuda::Epilogue& epilogue = device::shared_epilogue(p.epilogue);
   const int batch = static_cast<int>(blockIdx.y), outer = batch / p.inner, inner = batch - outer * p.inner;
   const long long rows = static_cast<long long>(p.outer) * p.inner * p.m;
   const long long first = (static_cast<long long>(batch) * p.m + row) * p.n + column;
   float sums[4] = {};
 #pragma unroll 4
-  for (int part = 0; part < p.parts; ++part) {
+  for (int part = 0; row < p.m && part < p.parts; ++part) {
     float add[4];
     device::load_four<device::F32>(p.partial, first + part * rows * p.n, p.n - column, add);
 #pragma unroll
     for (int i = 0; i < 4; ++i) sums[i] += add[i];
   }
-  finish<T>(p, sums, batch, outer * p.y_outer + inner * p.y_inner, row, column);
+  __syncthreads();
+  if (row < p.m) finish<T>(p, epilogue, sums, batch, outer * p.y_outer + inner * p.y_inner, row, column);
 }
 
 }  // namespace
@@ -307,6 +312,7 @@ GEMM(km_f32_32x32, FmaTile<32, 32, GemmLayout::km>)
 
 #define GEMM_SUM(name, type)                                                                                        \
   extern "C" __global__ void __launch_bounds__(kThreads) gemm_sum_##name(const __grid_constant__ GemmArguments p) { \
+    device::begin_kernel();                                                                                         \
     gemm_sum<device::type>(p);                                                                                      \
   }
 GEMM_SUM(f32, F32)

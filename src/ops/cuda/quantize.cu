@@ -41,6 +41,7 @@ __device__ __forceinline__ float dequantized(const QuantizeArguments& p, uint8_t
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(128) quantize(const QuantizeArguments p) {
+  device::begin_kernel();
   const Eight at = eight_of(p);
   if (at.count == 0) return;
   float x[8];
@@ -65,6 +66,7 @@ extern "C" __global__ void __launch_bounds__(128) quantize(const QuantizeArgumen
 }
 
 extern "C" __global__ void __launch_bounds__(128) dequantize(const QuantizeArguments p) {
+  device::begin_kernel();
   const Eight at = eight_of(p);
   if (at.count == 0) return;
   const uint8_t* const codes = static_cast<const uint8_t*>(p.codes) + at.first;
@@ -92,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(128) dequantize(const QuantizeArgum
 }
 
 extern "C" __global__ void __launch_bounds__(512) dynamic_quantize(const DynamicQuantizeArguments p) {
+  device::begin_kernel();
   STATIC_SHARED(float, partial, 16);
   const int thread = static_cast<int>(threadIdx.x);
   float low = 0, high = 0;

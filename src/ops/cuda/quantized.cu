@@ -89,11 +89,10 @@ struct Windows {
   template <int kTiles>
   class Rows {
    public:
-    __device__ __forceinline__ Rows(const QConvArguments& p, int first)
-        : padding_(padding_of(p)), position_(p.size, 0) {
+    __device__ __forceinline__ Rows(const QConvArguments& p, int first) : padding_(padding_of(p)), position_(p.by, 0) {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        const device::Corner corner(p.size, first + tile * 8);
+        const device::Corner corner(p.size, p.by, first + tile * 8);
         y_[tile] = corner.y, x_[tile] = corner.x;
         at_[tile] =
             p.a + ((static_cast<long long>(corner.image) * p.size.height + corner.y) * p.size.width + corner.x) *
@@ -172,7 +171,7 @@ __device__ __forceinline__ void qdepthwise(const QConvArguments& p) {
   if (pixel >= static_cast<long long>(s.batch) * s.out_height * s.out_width) return;
   const int channel = static_cast<int>(at - pixel * in_row) * kUnit;
   const int from_channel = kUnit > 1 ? channel : channel / (s.out_channels / s.channels);
-  const device::Corner corner(s, pixel);
+  const device::Corner corner(s, p.by, pixel);
   int sums[kUnit] = {};
   const uint8_t* weights = p.codes + channel;
   const unsigned padding = padding_of(p);
@@ -231,6 +230,7 @@ __device__ __forceinline__ long long first_of_sixteen() {
 
 #define QGEMM(rows)                                                                                          \
   extern "C" __global__ void __launch_bounds__(256) qgemm_##rows(const __grid_constant__ QGemmArguments p) { \
+    device::begin_kernel();                                                                                  \
     qgemm<rows / 8>(p);                                                                                      \
   }
 QGEMM(8)
@@ -239,6 +239,7 @@ QGEMM(32)
 #define QCONV(unit, pixels, deep)                                         \
   extern "C" __global__ void __launch_bounds__(256)                       \
       qconv_##unit##_##pixels(const __grid_constant__ QConvArguments p) { \
+    device::begin_kernel();                                               \
     qconv<unit, deep>(p);                                                 \
   }
 QCONV(16, 32, 8)
@@ -250,12 +251,14 @@ QCONV(1, 256, 1)
 
 #define QDEPTHWISE(unit)                                                                                          \
   extern "C" __global__ void __launch_bounds__(128) qdepthwise_##unit(const __grid_constant__ QConvArguments p) { \
+    device::begin_kernel();                                                                                       \
     qdepthwise<unit>(p);                                                                                          \
   }
 QDEPTHWISE(4)
 QDEPTHWISE(1)
 
 extern "C" __global__ void __launch_bounds__(128) qadd(const QAddArguments p) {
+  device::begin_kernel();
   const long long first = first_of_sixteen();
   const uint8_t *const a = static_cast<const uint8_t*>(p.a) + first, *const b =
                                                                          static_cast<const uint8_t*>(p.b) + first;
@@ -274,6 +277,7 @@ extern "C" __global__ void __launch_bounds__(128) qadd(const QAddArguments p) {
 }
 
 extern "C" __global__ void __launch_bounds__(128) byte_table(const ByteTableArguments p) {
+  device::begin_kernel();
   const long long first = first_of_sixteen();
   const uint8_t* const x = static_cast<const uint8_t*>(p.x) + first;
   uint8_t* const y = static_cast<uint8_t*>(p.y) + first;
@@ -291,6 +295,7 @@ extern "C" __global__ void __launch_bounds__(128) byte_table(const ByteTableArgu
 
 // A thread has one element of the result, in the order in which they lie.
 extern "C" __global__ void __launch_bounds__(128) byte_pool(const BytePoolArguments p) {
+  device::begin_kernel();
   const sparkpilot::cuda::PoolArguments& w = p.window;
   const long long at = static_cast<long long>(blockIdx.x) * 128 + threadIdx.x;
   if (at >= static_cast<long long>(w.batch) * w.out_height * w.out_width * w.channels) return;

@@ -45,6 +45,7 @@ struct QConvArguments {
   const uint8_t* codes;
   void* y;  // [pixels, out_channels]
   ConvSizes size;
+  ConvDivisors by;  // of `size`
   int m, n, k;
   unsigned padding;  // four bytes of the zero point, flipped, if it is known: what lies beyond the image's border
   long long code_bytes;

@@ -183,6 +183,7 @@ std::unique_ptr<KernelState> prepare_conv(const Problem& p) {
   set_window(s.window, to.size);
   to.size.batch = static_cast<int>(s.batch);
   to.size.channels = static_cast<int>(s.in_channels), to.size.out_channels = static_cast<int>(s.out_channels);
+  to.by = conv_divisors(to.size);
   to.m = static_cast<int>(s.batch * s.window.out_size()), to.n = to.size.out_channels;
   to.k = static_cast<int>(s.in_per_group() * s.window.kernel_size());
   to.code_bytes = byte_gemm_depth(to.k);

@@ -174,6 +174,7 @@ void convolution(const ConvCase& c, ByteResult::Type type, bool x_signed, bool a
   s.pad_top = c.pad, s.pad_left = c.pad;
   s.out_height = (c.height + 2 * c.pad - c.dilation * (s.kernel_height - 1) - 1) / c.stride + 1;
   s.out_width = (c.width + 2 * c.pad - c.dilation * (s.kernel_width - 1) - 1) / c.stride + 1;
+  p.by = conv_divisors(s);
   const int taps = s.kernel_height * s.kernel_width, in = c.depthwise ? 1 : c.channels;
   p.m = c.batch * s.out_height * s.out_width, p.n = c.out_channels, p.k = in * taps;
   p.code_bytes = byte_gemm_depth(p.k);

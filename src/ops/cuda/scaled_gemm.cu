@@ -207,11 +207,13 @@ __device__ __forceinline__ void scaled_gemm(const ScaledGemmArguments& p) {
 #define SCALED_GEMM(name, Codes, kBfloat, rows)                                    \
   extern "C" __global__ void __launch_bounds__(256)                                \
       scaled_gemm_##name##_##rows(const __grid_constant__ ScaledGemmArguments p) { \
+    device::begin_kernel();                                                        \
     scaled_gemm<Codes, kBfloat, rows / 8>(p);                                      \
   }
 #define SCALED(name, Codes)                                               \
   extern "C" __global__ void __launch_bounds__(128)                       \
       scaled_gemv_##name(const __grid_constant__ ScaledGemmArguments p) { \
+    device::begin_kernel();                                               \
     scaled_gemv<Codes>(p);                                                \
   }                                                                       \
   SCALED_GEMM(name##_f16, Codes, false, 8)                                \

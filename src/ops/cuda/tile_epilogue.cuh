@@ -3,7 +3,7 @@
 // shared memory meanwhile, because only there can one instance of a function go through them.
 #pragma once
 
-#include "ops/cuda/epilogue.cuh"
+#include "ops/cuda/epilogue_four.cuh"
 
 namespace device {
 
@@ -36,12 +36,16 @@ __device__ __forceinline__ void add_slices(const Quads& quads, int between) {
 #pragma unroll 1
   for (int i = 0; quads.there(i); ++i) {
     float* const sums = quads.sums + i * quads.sums_between;
+    float x[kSlices][4];
+#pragma unroll
+    for (int slice = 0; slice < kSlices; ++slice) load_four<F32>(sums + slice * between, x[slice]);
 #pragma unroll
     for (int slice = 1; slice < kSlices; ++slice) {
-      const uint4 bits = load_16(sums + slice * between);
-      combine(sparkpilot::cuda::EpilogueStep::add, sums,
-              {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w)});
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[0][e] += x[slice][e];
     }
+    store_16(sums,
+             {__float_as_uint(x[0][0]), __float_as_uint(x[0][1]), __float_as_uint(x[0][2]), __float_as_uint(x[0][3])});
   }
 }
 
@@ -102,11 +106,10 @@ static __device__ __attribute__((noinline)) void apply_to_quads(const sparkpilot
     for (int i = 0; quads.there(i); ++i) {
       float* const sums = quads.sums + i * quads.sums_between;
       if (step.kind == EpilogueStep::activation) {
-        const uint4 bits = load_16(sums);
-        store_16(sums, {__float_as_uint(activate(step.function, __uint_as_float(bits.x), step.alpha, step.beta)),
-                        __float_as_uint(activate(step.function, __uint_as_float(bits.y), step.alpha, step.beta)),
-                        __float_as_uint(activate(step.function, __uint_as_float(bits.z), step.alpha, step.beta)),
-                        __float_as_uint(activate(step.function, __uint_as_float(bits.w), step.alpha, step.beta))});
+        float x[4];
+        load_four<F32>(sums, x);
+        activate_four(step.function, x, step.alpha, step.beta);
+        store_16(sums, {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])});
       } else {
         float with[4];
 #pragma unroll

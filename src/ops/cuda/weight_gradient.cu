@@ -63,6 +63,7 @@ __device__ __forceinline__ void depthwise_gradient(const DepthwiseGradientArgume
 #define DEPTHWISE_GRADIENT(width)                                                              \
   extern "C" __global__ void __launch_bounds__(kWarps * 32)                                    \
       depthwise_gradient_##width##_f32(const __grid_constant__ DepthwiseGradientArguments p) { \
+    device::begin_kernel();                                                                    \
     depthwise_gradient<width>(p);                                                              \
   }
 DEPTHWISE_GRADIENT(1)
@@ -73,6 +74,7 @@ DEPTHWISE_GRADIENT(7)
 // The parts in order; a thread for each weight.
 extern "C" __global__ void __launch_bounds__(256)
     depthwise_gradient_sum_f32(const __grid_constant__ DepthwiseGradientArguments p) {
+  device::begin_kernel();
   const int taps = p.size.kernel_height * p.size.kernel_width, all = taps * p.size.out_channels;
   const int at = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
   if (at >= all) return;

@@ -5,7 +5,13 @@
 #include "ops/cuda/device.cuh"
 #include "ops/cuda/kernels.h"
 
-#define WORD(name) extern "C" __global__ void __launch_bounds__(64) word_##name(sparkpilot::cuda::WordArguments p)
+#define WORD(name)                                                                                  \
+  static __device__ __forceinline__ void name##_of(const sparkpilot::cuda::WordArguments& p);       \
+  extern "C" __global__ void __launch_bounds__(64) word_##name(sparkpilot::cuda::WordArguments p) { \
+    device::begin_kernel();                                                                         \
+    name##_of(p);                                                                                   \
+  }                                                                                                 \
+  static __device__ __forceinline__ void name##_of(const sparkpilot::cuda::WordArguments& p)
 
 namespace {
 
