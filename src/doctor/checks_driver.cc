@@ -1,5 +1,6 @@
 // The NVIDIA driver: installed, loaded, of a single version, new enough, answering.
 #include <array>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "doctor/check.h"
@@ -142,10 +143,21 @@ void too_old(const Patient& patient, Says& says) {
   says.good("driver {} serves compute capability {}.{}", driver_version(patient), capability->major, capability->minor);
 }
 
-// The version of CUDA in /usr/local/cuda.
+// The version in cuda.h: 13020 is 13.2. Its line is in the first 15 kB of 13.0's.
+std::optional<Version> toolkit_of_header(const Patient& patient) {
+  const std::string text = patient.source.read("/usr/local/cuda/include/cuda.h", 64 << 10).value_or("");
+  constexpr std::string_view kDefine = "#define CUDA_VERSION ";
+  const size_t at = text.find(kDefine);
+  if (at == std::string::npos) return std::nullopt;
+  const int number = std::atoi(text.substr(at + kDefine.size(), 8).c_str());
+  if (number < 1000) return std::nullopt;
+  return Version{.numbers = {number / 1000, number % 1000 / 10}};
+}
+
+// The version of CUDA in /usr/local/cuda. Packages of single parts of it bring no version.json.
 std::optional<Version> toolkit(const Patient& patient) {
   const std::optional<std::string> text = patient.source.read("/usr/local/cuda/version.json");
-  if (!text) return std::nullopt;
+  if (!text) return toolkit_of_header(patient);
   const nlohmann::json document = nlohmann::json::parse(*text, nullptr, false);
   if (!document.is_object() || !document.contains("cuda") || !document["cuda"].is_object()) return std::nullopt;
   const nlohmann::json version = document["cuda"].value("version", nlohmann::json());

@@ -191,6 +191,11 @@ const Fault kFaults[] = {
      [](json& m) { file(m, "/usr/local/cuda/version.json", R"({"cuda": {"version": "14.1"}})"); }},
     {"driver.toolkit_minor", "CUDA 13.2, the driver compiles PTX up to CUDA 13.0",
      [](json& m) { file(m, "/usr/local/cuda/version.json", R"({"cuda": {"version": "13.2"}})"); }},
+    {"driver.toolkit_minor", "CUDA 13.2, the driver compiles PTX up to CUDA 13.0",
+     [](json& m) {
+       m["files"].erase("/usr/local/cuda/version.json");
+       file(m, "/usr/local/cuda/include/cuda.h", "#ifndef CUDA\n#define CUDA_VERSION 13020\n");
+     }},
     {"driver.toolkit_old", "needs 12.9",
      [](json& m) { file(m, "/usr/local/cuda/version.json", R"({"cuda": {"version": "12.8.1"}})"); }},
     {"gpu.lost", "NVML_ERROR_GPU_IS_LOST",
