@@ -370,12 +370,21 @@ TEST_F(GpuCheck, SoakReadsTheSensors) {
 }
 
 // In pieces: what was found before a pause is kept, and the pause is told.
+// The driver's own end, after all parts: no item takes too long then, and nothing is begun anew.
+TEST_F(GpuCheck, ADriverMayTakeLongToEnd) {
+  ASSERT_EQ(check("EMULATED_CUDA_SLOW_EXIT=6", "--parts words --item-minutes 0.07"), 0) << said;
+  EXPECT_EQ(said.find("too long"), std::string::npos) << said;
+  EXPECT_EQ(said.find("before"), std::string::npos) << said;
+}
+
 TEST_F(GpuCheck, SoakGoesOnAfterAPause) {
   const std::string soak = "--parts soak --soak-minutes 0.12";
   ASSERT_EQ(check("", soak + " --minutes 0.08"), 4) << said;
   EXPECT_NE(said.find("soak      unfinished after"), std::string::npos) << said;
   const Json before = part("soak")["go_on"]["figures"];
   ASSERT_EQ(before["minutes"].size(), 1u) << said << before;
+  ASSERT_EQ(table(), 0) << said;
+  EXPECT_NE(said.find("| soak, seconds |"), std::string::npos) << said;  // what there is so far
   ASSERT_EQ(check("", soak), 0) << said;
   const Json after = part("soak")["figures"];
   ASSERT_EQ(after["minutes"].size(), 2u) << said << after;

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -159,8 +160,9 @@ Ended run_part(const Part& part, Options& options, Results& results, Watch& watc
 // `goes_on`: in the place of a process that was ended.
 int run_parts(Flags& flags, bool goes_on) {
   const std::vector<const Part*> chosen = chosen_parts(flags);
+  std::optional<Results> kept;  // longer than `watch`, which ends a start that takes too long
   Watch watch(flags.options.until, static_cast<int64_t>(flags.item_minutes * 60e9));
-  Results results(flags.out, flags.options.ordinal, flags.commit, say);
+  Results& results = kept.emplace(flags.out, flags.options.ordinal, flags.commit, say);
   watch.keep(results);
   if (flags.again && !goes_on) {
     for (const Part* part : chosen) {

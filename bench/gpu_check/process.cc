@@ -118,38 +118,48 @@ int supervise(const std::filesystem::path& file, int64_t until, const std::funct
   }
 }
 
-Watch::Watch(int64_t until, int64_t item_ns) : until_(until), item_ns_(item_ns), item_until_(now_ns() + kLongestStart) {
-  std::thread([this] { wait(); }).detach();
+Watch::Watch(int64_t until, int64_t item_ns) : state_(std::make_shared<State>()) {
+  state_->until = until, state_->item_ns = item_ns, state_->item_until = now_ns() + kLongestStart;
+  std::thread([state = state_] { wait(state); }).detach();
 }
 
-void Watch::begin_item() { item_until_ = now_ns() + item_ns_; }
+Watch::~Watch() {
+  const std::lock_guard lock(state_->mutex);
+  state_->over = true;
+}
 
-void Watch::wait() {
+void Watch::keep(Results& results) {
+  const std::lock_guard lock(state_->mutex);
+  state_->results = &results;
+}
+
+void Watch::begin_item() {
+  const std::lock_guard lock(state_->mutex);
+  state_->item_until = now_ns() + state_->item_ns;
+}
+
+void Watch::wait(const std::shared_ptr<State>& state) {
   const sigset_t signals = ending_signals();
-  int code = -1;
-  std::string line;
-  while (code < 0) {
-    const int signal = await(signals, std::min(until_, now_ns() + kSecond));  // item_until_ may become earlier
+  for (;;) {
+    const int signal = await(signals, std::min(state->until, now_ns() + kSecond));  // item_until may become earlier
+    const std::lock_guard lock(state->mutex);
+    if (state->over) return;
     const int64_t now = now_ns();
-    if (signal > 0) {
-      code = 128 + signal;
-      line = "interrupted: call this again to go on";
-    } else if (now >= until_) {
-      code = kUnfinished;
-      line = "the time is over: call this again to go on";
-    } else if (now >= item_until_) {
+    if (signal <= 0 && now < state->until) {
+      if (now < state->item_until) continue;
       say("ended because one item took too long (--item-minutes); a new process goes on");
       ::_exit(kGoOn);
     }
+    int code = signal > 0 ? 128 + signal : kUnfinished;
+    try {
+      if (state->results) state->results->stop();
+      say(signal > 0 ? "interrupted: call this again to go on" : "the time is over: call this again to go on");
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "gpu_check: %s\n", error.what());
+      code = 1;
+    }
+    ::_exit(code);
   }
-  try {
-    if (Results* const results = results_) results->stop();
-    say(line);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "gpu_check: %s\n", error.what());
-    code = 1;
-  }
-  ::_exit(code);
 }
 
 }  // namespace sparkpilot::gpu_check

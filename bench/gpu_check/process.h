@@ -1,11 +1,12 @@
 // The processes of a call: one that waits, and one that computes, whose place another takes if it is ended by a fault.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <mutex>
 
 #include "results.h"
 
@@ -25,19 +26,28 @@ void block_signals();
 int supervise(const std::filesystem::path& file, int64_t until, const std::function<int(bool goes_on)>& work);
 
 // In the process that computes, behind block_signals(): ends it in order at a signal (exit code 128 + its number), at
-// `until` (kUnfinished) and where an item takes longer than `item_ns` (kGoOn), wherever it is then.
+// `until` (kUnfinished) and where an item takes longer than `item_ns` (kGoOn), wherever it is then. What comes after it
+// was destroyed, such as the driver's own end, belongs to no item and is not ended by it.
 class Watch {
  public:
   Watch(int64_t until, int64_t item_ns);
-  // For a signal and for `until`, they are stopped first (Results::stop).
-  void keep(Results& results) { results_ = &results; }
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  // For a signal and for `until`, they are stopped first (Results::stop). They outlive this object.
+  void keep(Results& results);
   void begin_item();
 
  private:
-  void wait();
-  const int64_t until_, item_ns_;
-  std::atomic<int64_t> item_until_;
-  std::atomic<Results*> results_ = nullptr;
+  struct State {  // its thread's, too
+    int64_t until, item_ns;
+    std::mutex mutex;  // held while the process is ended
+    int64_t item_until;
+    Results* results = nullptr;
+    bool over = false;
+  };
+  static void wait(const std::shared_ptr<State>& state);
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace sparkpilot::gpu_check

@@ -20,11 +20,13 @@ const Json& list(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_array() ? *found : none;
 }
+// Of a part that is unfinished, what it has found so far.
 const Json& figures_of(const Json& document, const char* part) {
   static const Json none = Json::object();
   const Json& parts = document["parts"];
-  if (!parts.contains(part) || !parts[part].contains("figures")) return none;
-  return parts[part]["figures"];
+  if (!parts.contains(part)) return none;
+  const Json& from = parts[part].contains("go_on") ? parts[part]["go_on"] : parts[part];
+  return from.contains("figures") ? from["figures"] : none;
 }
 
 std::string times_table(const Json& document) {

@@ -16,6 +16,14 @@ std::string setting(const char* name, const char* otherwise = "") {
   return value && *value ? value : otherwise;
 }
 
+// EMULATED_CUDA_SLOW_EXIT: seconds, as a driver takes to end a process with much memory.
+struct SlowExit {
+  ~SlowExit() {
+    const double seconds = std::atof(setting("EMULATED_CUDA_SLOW_EXIT", "0").c_str());
+    if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
+} slow_exit;
+
 }  // namespace
 
 thread_local Driver::Current current_context;
