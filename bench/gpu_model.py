@@ -71,7 +71,8 @@ def measured_ms(key, model, precision):
     file = ROOT / "docs" / "benchmarks" / f"{key}.json"
     if not file.exists():
         return None
-    for network in json.loads(file.read_text())["parts"]["bench"]["figures"]["networks"]:
+    part = json.loads(file.read_text())["parts"]["bench"]
+    for network in part.get("go_on", part)["figures"]["networks"]:
         for variant in network["variants"]:
             if (network["network"] == pathlib.Path(model).stem and variant["device"] == "GPU"
                     and variant["precision"] == precision):

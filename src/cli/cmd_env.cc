@@ -65,8 +65,8 @@ void print_table(const Program& program) {
   if (device != "cpu" && engine_device(program) == "cpu")
     why = "; models run on the CPU: this program holds no GPU code";
   else if (device != "cpu" && program.settings["device"].value == "auto")
-    why = "; for models that pass the self-check there, proven by emulation, not run on a GPU yet";
-  else if (device != "cpu") why = "; proven by emulation, not run on a GPU yet";
+    why = fmt::format("; for models that pass the self-check there, {}", cuda::kRunOn);
+  else if (device != "cpu") why = fmt::format("; {}", cuda::kRunOn);
   else if (const std::string& problem = this_device_facts().problem; !problem.empty())
     why = "; libcuda shows no GPU: " + problem;
   print(fmt::format("device: {}{}\n", device, one_line(why)));

@@ -33,7 +33,7 @@ int version(const Program& program) {
   print(fmt::format("cpu: {}, {} processors, {}\n", cpu.model.empty() ? "unknown model" : cpu.model, cpu.logical,
                     cpu.isa()));
   if (cuda::images().empty()) print("GPU code: none, this program was built without nvcc\n");
-  else print(fmt::format("GPU code: {} (not run on a GPU yet)\n", fmt::join(cuda::image_targets(), ", ")));
+  else print(fmt::format("GPU code: {} ({})\n", fmt::join(cuda::image_targets(), ", "), cuda::kRunOn));
   return kDone;
 }
 

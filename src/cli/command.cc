@@ -231,7 +231,7 @@ std::map<std::string, Shape> shapes_of(const RunFlags& flags) {
 void tell_about_device(const Program& program, const std::string& device) {
   static std::set<std::string> told;
   if (program.quiet || !told.insert(device.substr(0, 4)).second) return;
-  if (device.starts_with("cuda")) note("CUDA: proven by emulation, not run on a GPU yet (docs/cuda.md)");
+  if (device.starts_with("cuda")) note(fmt::format("CUDA: {} (docs/cuda.md)", cuda::kRunOn));
   if (device != "auto" || !program.verbose()) return;
   if (const DeviceFacts& facts = this_device_facts(); facts.gpus.empty()) {
     note(fmt::format("device auto: the CPU, there is no usable NVIDIA GPU{}",

@@ -193,8 +193,8 @@ DeviceChoice choose_device(const Graph& graph, const SessionOptions& asked) {
     }
     time_check();
     if (options.say) {
-      options.say(fmt::format("{}: the self-check has passed{}; proven by emulation, not run on a GPU yet", named,
-                              out.check_ms ? fmt::format(" in {:.0f} ms", *out.check_ms) : ""));
+      options.say(fmt::format("{}: the self-check has passed{}; {}", named,
+                              out.check_ms ? fmt::format(" in {:.0f} ms", *out.check_ms) : "", cuda::kRunOn));
     }
     out.gpu = std::move(gpu);
     return out;

@@ -71,8 +71,8 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   // Memory at a multiple of 256, with 64 bytes after its end. Fails (device) before it asks the driver where less than
   // `bytes` can still be taken, with the figures: a DGX Spark that runs out of memory stops.
   std::shared_ptr<Buffer> allocate(int64_t bytes, Place place);
-  // Memory in shared_place() that is kept when it is given back, for the next call that asks for as much: pinning memory
-  // takes longer than using it once does. At most 512 MiB are kept, until this object ends.
+  // Memory in shared_place() that is kept when it is given back, for the next call that asks for as much: pinning
+  // memory takes longer than using it once does. At most 512 MiB are kept, until this object ends.
   std::shared_ptr<Buffer> allocate_kept(int64_t bytes);
   // Memory for the GPU alone with a copy of these bytes, which is there before anything that a stream of this GPU is
   // given afterwards; not inside a recording. `data` may change when the call returns.
