@@ -69,6 +69,8 @@ void GpuStream::fill(void* to, uint8_t value, int64_t bytes) {
 void GpuStream::launch_bytes(const GpuFunction& function, const GpuLaunch& how, const void* arguments) {
   void* parameters[] = {const_cast<void*>(arguments)};
   // From 9.0 on, the launch before this one need not be over when this one begins: kernels wait for it themselves.
+  // Older drivers do not record that.
+  const bool may_overlap = gpu_->facts().capability >= 90 && gpu_->facts().driver >= 12040;
   cuda::LaunchAttribute early{.id = cuda::kProgrammaticStreamSerialization, .value = 1, .rest = {}};
   const cuda::LaunchConfig config{.grid_x = how.grid_x,
                                   .grid_y = how.grid_y,
@@ -79,7 +81,7 @@ void GpuStream::launch_bytes(const GpuFunction& function, const GpuLaunch& how, 
                                   .shared_bytes = static_cast<unsigned>(how.shared_bytes),
                                   .stream = stream_,
                                   .attributes = &early,
-                                  .attribute_count = gpu_->facts().capability >= 90 ? 1U : 0U};
+                                  .attribute_count = may_overlap ? 1U : 0U};
   const int error = api().cuLaunchKernelEx(&config, function.handle, parameters, nullptr);
   if (error != cuda::kSuccess) gpu_->check(("launch of " + function.name).c_str(), error);
   ++counts_.launches;

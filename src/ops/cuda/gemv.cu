@@ -34,7 +34,8 @@ __device__ __forceinline__ float add_products(const typename A::Bits* a, long lo
     for (int i = 0; i < kAhead; ++i)
       bits[i] = piece + i * parts < pieces ? device::load_16_once(weights + (piece + i * parts) * kPiece) : uint4{};
   };
-  load(part);  // weights are constant: the launch before this one does not write them
+  load(part);    // weights are constant: the launch before this one does not write them
+  __syncwarp();  // else ptxas puts the wait first
   device::begin_kernel();
   device::let_next_begin();
   const float bias_value = bias ? *bias : 0;
