@@ -30,6 +30,9 @@ stack::Audit run_audit(const Program& program, const StackFlags& flags, stack::A
     for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
       if (const char* folder = std::getenv(name); folder && *folder) options.here.emplace_back(folder);
     }
+    const char* programs = std::getenv("PATH");
+    if (const auto environment = stack::environment_on_path(programs ? programs : ""))
+      options.here.push_back(*environment);
   }
   Progress progress(!program.quiet, "looking for libraries");
   options.progress = [&](double done, const std::string& file) {

@@ -1,6 +1,7 @@
 // Python packages that compute on the GPU, as far as their files show. `sparkpilot stack audit` examines the GPU code
 // in them.
 #include <algorithm>
+#include <sstream>
 
 #include "doctor/check.h"
 #include "doctor/versions.h"
@@ -23,6 +24,14 @@ std::vector<std::string> package_folders(Source& source) {
   };
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const auto prefix = source.variable(variable); prefix && !prefix->empty()) add(*prefix, "site-packages");
+  }
+  // The python3 that comes first, as containers have it without another variable.
+  std::istringstream programs(source.variable("PATH").value_or(""));
+  for (std::string folder; std::getline(programs, folder, ':');) {
+    constexpr std::string_view kBin = "/bin";
+    if (!folder.ends_with(kBin) || source.access(folder + "/python3") == Access::absent) continue;
+    add(folder.substr(0, folder.size() - kBin.size()), "site-packages");
+    break;
   }
   if (const auto home = source.variable("HOME"); home && !home->empty()) add(*home + "/.local", "site-packages");
   add("/usr/local", "dist-packages");

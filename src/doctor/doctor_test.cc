@@ -474,6 +474,12 @@ TEST(Doctor, KernelsInPyTorch) {
     }
     return std::string("good");
   };
+  EXPECT_EQ(seen({stack::sass(90)}), "PyTorch 2.9.1 holds no kernel for this GPU");
+  // As in a container, whose PATH alone says which python3 is meant.
+  machine["variables"].erase("VIRTUAL_ENV");
+  EXPECT_EQ(seen({stack::sass(90)}), "good");  // it is not found
+  machine["variables"]["PATH"] = "/usr/sbin:" + (environment / "bin").string() + ":/usr/bin";
+  file(machine, (environment / "bin/python3").string(), "\177ELF");
   EXPECT_EQ(seen({stack::sass(120)}), "good");
   EXPECT_EQ(seen({stack::sass(90)}), "PyTorch 2.9.1 holds no kernel for this GPU");
   EXPECT_EQ(seen({stack::ptx(90)}), "PyTorch 2.9.1 holds PTX alone for this GPU");

@@ -10,6 +10,7 @@
 #include "base/test_files.h"
 #include "stack/audit_json.h"
 #include "stack/diff.h"
+#include "stack/python.h"
 #include "stack/test_files.h"
 #include "stack/test_zip.h"
 #include "stack/tree.h"
@@ -123,6 +124,16 @@ TEST_F(AuditTest, FilesOfAnEnvironmentKnowTheirPackage) {
   EXPECT_EQ(look(named).libraries.size(), audit.libraries.size());
   named.environments = {"/home/anna"};
   EXPECT_THROW(look(named), Error);
+}
+
+TEST_F(AuditTest, AnEnvironmentIsFoundByThePythonInThePath) {
+  write("opt/torch/bin/python3", library({}));
+  write("usr/bin/python3", library({}));
+  const std::string first = (root / "opt/torch/bin").string(), second = (root / "usr/bin").string();
+  EXPECT_EQ(environment_on_path("/none/bin:" + first + ":" + second), root / "opt/torch");
+  EXPECT_EQ(environment_on_path(second + ":" + first), root / "usr");
+  EXPECT_EQ(environment_on_path("/none/bin::bin"), std::nullopt);
+  EXPECT_EQ(environment_on_path(""), std::nullopt);
 }
 
 TEST_F(AuditTest, NoLinkLeadsOutOfTheTree) {

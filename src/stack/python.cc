@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <sstream>
 
 #include "base/error.h"
 #include "stack/library.h"
@@ -73,6 +74,16 @@ std::vector<fs::path> find_sites(const Tree& tree, const std::vector<fs::path>& 
     for (const char* pattern : kUserSites) take(fmt::format("{}/{}", home, pattern));
   }
   return found;
+}
+
+std::optional<fs::path> environment_on_path(const std::string& path) {
+  std::istringstream folders(path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path bin(folder);
+    std::error_code none;
+    if (bin.is_absolute() && bin.filename() == "bin" && fs::exists(bin / "python3", none)) return bin.parent_path();
+  }
+  return std::nullopt;
 }
 
 std::vector<fs::path> sites_of(const Tree& tree, const fs::path& named) {

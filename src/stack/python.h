@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct PythonPackages {
 // The site-packages of environments in the usual places: the system's, users', venvs, conda, pyenv. `here` lists
 // folders that may be environments or contain one (.venv), such as the current folder.
 std::vector<std::filesystem::path> find_sites(const Tree& tree, const std::vector<std::filesystem::path>& here);
+
+// The environment whose python3 comes first in `path`, a list as $PATH is; empty if there is none. Containers often
+// have theirs there and set no other variable.
+std::optional<std::filesystem::path> environment_on_path(const std::string& path);
 
 // The site-packages of a named environment: its folder, its python, or the site-packages themselves. Fails (user) if it
 // is none of these.
