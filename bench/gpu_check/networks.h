@@ -25,8 +25,8 @@ struct Ready {
   double load_ms = 0;
 };
 struct Timed {
-  bool tuned =
-      false;  // kernels are chosen by times, as the program does it, once in a call of gpu_check; else by rules
+  // Kernels are chosen by times, as the program does it, once in a call of gpu_check; else by rules.
+  bool tuned = false;
   bool profile = false, gpu_times = false;  // as in SessionOptions
 };
 Ready ready(const Graph& graph, const std::string& device, Precision precision, const Timed& timed = {});

@@ -122,21 +122,15 @@ __device__ __forceinline__ void depthwise(const ConvArguments& p) {
   }
 }
 
-// kCount elements beside each other, at a multiple of their bytes.
-template <typename T, int kCount>
-__device__ __forceinline__ void load_few(const typename T::Bits* from, float (&out)[kCount]) {
-  if constexpr (sizeof(typename T::Bits) == 4 && kCount == 4) {
-    device::load_piece<T>(from, out);
-  } else if constexpr (sizeof(typename T::Bits) == 4) {
+// Two elements beside each other, at a multiple of their bytes.
+template <typename T>
+__device__ __forceinline__ void load_two(const typename T::Bits* from, float (&out)[2]) {
+  if constexpr (sizeof(typename T::Bits) == 4) {
     const uint2 two = device::load_8(from);
     out[0] = __uint_as_float(two.x), out[1] = __uint_as_float(two.y);
   } else {
-    uint2 pairs{};
-    if constexpr (kCount == 4) pairs = device::load_8(from);
-    else pairs.x = *reinterpret_cast<const uint32_t*>(from);
-    const float2 low = T::values(pairs.x), high = T::values(pairs.y);
-    out[0] = low.x, out[1] = low.y;
-    if constexpr (kCount == 4) out[2] = high.x, out[3] = high.y;
+    const float2 two = T::values(*reinterpret_cast<const uint32_t*>(from));
+    out[0] = two.x, out[1] = two.y;
   }
 }
 
@@ -171,8 +165,10 @@ __device__ __forceinline__ void depthwise_rows(const ConvArguments& p) {
 #pragma unroll
     for (int kx = 0; kx < kKernel; ++kx) {
       const int column = left + kx * s.dilation_width;
-      load_few<T>(weights + kx * s.out_channels, w[kx]);
-      if (inside(column, s.width)) load_few<T>(row + column * s.channels, from[kx]);
+      device::load_four<T>(weights + kx * s.out_channels, w[kx]);
+      if (!inside(column, s.width)) continue;
+      if constexpr (kFilters == 1) device::load_four<T>(row + column * s.channels, from[kx]);
+      else load_two<T>(row + column * s.channels, from[kx]);
     }
 #pragma unroll
     for (int kx = 0; kx < kKernel; ++kx) {
