@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """PyTorch as a peer, on modules that onnx2torch makes of the files.
 
-Providers: cpu (the default), cuda; cuda-compiled by torch.compile, cuda-graph as a CUDA graph of the eager module.
+Providers: cpu (the default); cuda; cuda-graph, the same operations recorded as a CUDA graph; cuda-compiled, compiled by
+torch.compile first.
 """
+import operator
 import os
 import time
 
@@ -30,18 +32,18 @@ class Adapter:
         import torch
         if provider != "cpu" and not torch.cuda.is_available():
             raise Refused("PyTorch finds no usable CUDA device")
-        self.torch, self.device, self.graph = torch, provider.split("-")[0], provider == "cuda-graph"
+        self.torch, self.device = torch, provider.split("-")[0]
+        self.recorded, self.compiled = "-" in provider, provider == "cuda-compiled"
         if self.module is None:
             torch.set_num_interop_threads(1)  # can be set once
         torch.set_num_threads(request["threads"])
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True  # the fastest algorithms, found before the runs that are timed
         model = onnx.load(request["model"])
         constant = {tensor.name for tensor in model.graph.initializer}
         self.inputs = [value.name for value in model.graph.input if value.name not in constant]
         self.names = [value.name for value in model.graph.output]
         self.module = onnx2torch.convert(model).eval().to(self.device)
-        if provider == "cuda-compiled":
-            self.module = torch.compile(self.module)
         return {"device": provider.upper(), "precision": sparkpilot_peer.precision_of(request),
                 "threads": torch.get_num_threads() if provider == "cpu" else None}
 
@@ -51,13 +53,59 @@ class Adapter:
             raise Refused(f"no input is given for {missing[0]}")
         self.arrays = [self.torch.from_numpy(arrays[name]).to(self.device) for name in self.inputs]
         self.call = lambda: self.module(*self.arrays)
-        if self.graph:
+        if self.recorded:
             self.record()
         self.run(1)
+
+    def traced(self):
+        """The operations that depend on the inputs, as a module: onnx2torch's modules read shapes and bounds back from the
+        GPU in each run, which cannot be recorded and which torch.compile would split the graph at."""
+        torch = self.torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils._pytree import tree_leaves, tree_map_only
+        root, graph = torch.nn.Module(), torch.fx.Graph()
+        nodes, kept = {}, list(self.arrays)  # the nodes of tensors by id(), and those tensors, so that no id comes back
+        for i, array in enumerate(self.arrays):
+            nodes[id(array)] = graph.placeholder(f"input_{i}")
+
+        def node_of(tensor):
+            if id(tensor) not in nodes:
+                name = f"constant_{len(kept)}"
+                root.register_buffer(name, tensor)
+                keep(tensor, graph.get_attr(name))
+            return nodes[id(tensor)]
+
+        def keep(tensor, node):
+            kept.append(tensor)
+            nodes[id(tensor)] = node
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                results = function(*args, **(kwargs or {}))
+                used = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+                if any(id(tensor) in inputs_of for tensor in used):
+                    node = graph.call_function(function, *tree_map_only(torch.Tensor, node_of, (args, kwargs or {})))
+                    several = isinstance(results, (list, tuple))
+                    for i, result in enumerate(results if several else [results]):
+                        if isinstance(result, torch.Tensor):
+                            keep(result, graph.call_function(operator.getitem, (node, i)) if several else node)
+                            inputs_of.add(id(result))
+                return results
+
+        inputs_of = set(nodes)  # the tensors that depend on inputs
+        with torch.no_grad(), Recorder():
+            results = self.module(*self.arrays)
+        graph.output(tree_map_only(torch.Tensor, node_of, results))
+        graph.eliminate_dead_code()
+        return torch.fx.GraphModule(root, graph)
 
     def record(self):
         """After some runs beside the usual stream, as torch.cuda.graph asks for."""
         torch = self.torch
+        operations = self.traced()
+        if self.compiled:
+            operations = torch.compile(operations)
+        self.call = lambda: operations(*self.arrays)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.inference_mode(), torch.cuda.stream(stream):

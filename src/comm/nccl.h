@@ -1,4 +1,4 @@
-// Sums over the processes of a run in the memory of their GPUs, by NVIDIA's NCCL. Not run on a GPU yet.
+// Sums over the processes of a run in the memory of their GPUs, by NVIDIA's NCCL. On a GPU it has run with one process only.
 #pragma once
 
 #include <functional>
