@@ -155,8 +155,9 @@ def ptx_of(text):
         if re.search(r"\b(ld|st)\.local", body):
             raise Damaged(f"{entry[1]}: its PTX has ld.local or st.local, expected none")
         # From 9.0 on the launch before may still be under way (begin_kernel() of device.cuh). What is read once, without a place in
-        # the first-level cache, are constant weights.
-        accesses = re.search(r"\b(ld\.global(?!\.nc\.L1::no_allocate)|(st|red|atom|cp\.async\.c[ag]\.shared)\.global)|\bcall", body)
+        # the first-level cache, are constant weights, and so is what convolutions by tiles copy.
+        copied = "" if re.match(r"conv_(any_)?\d", entry[1]) else r"|cp\.async\.c[ag]\.shared"
+        accesses = re.search(rf"\b(ld\.global(?!(\.nc)?\.L1::no_allocate)|(st|red|atom{copied})\.global)|\bcall", body)
         early = target >= 90 and accesses is not None and "griddepcontrol.wait" not in body[: accesses.start()]
         loads = [m[0] for m in re.finditer(r"\bld\.global[.\w:]*", body) if in_loop(m.start())]
         copies = re.findall(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?, (\d+)", body)

@@ -86,6 +86,7 @@ struct ConvProblem {
 
 struct ConvState : KernelState {
   const GpuFunction *function = nullptr, *sum = nullptr, *transpose = nullptr;
+  bool direct = false;  // the function is a direct_gemm
   GpuLaunch launch;
   std::shared_ptr<Buffer> weights, bias;
   sparkpilot::Epilogue epilogue;
@@ -240,6 +241,7 @@ int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, std::string_vi
   std::string kernel = "grouped_" + suffix;
   int64_t partial = 0;
   state.sum = nullptr;
+  state.direct = false;
   if (way == Way::depthwise) {
     const DepthwisePlan plan = plan_of(depthwise_plans(sizes, storage, multiprocessors), variant);
     kernel = plan.name(storage);
@@ -251,6 +253,7 @@ int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, std::string_vi
     kernel = plan.kernel(storage);
     state.launch = plan.launch(sizes);
     state.arguments.splits = plan.splits;
+    state.direct = plan.direct.has_value();
     partial = static_cast<int64_t>(plan.partial_bytes(sizes));
     if (plan.splits > 1) state.sum = &kernel_on(*p.gpu, "conv_sum_" + suffix);
   }
@@ -337,6 +340,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
     state->weights = pack_weights(p, conv, kDense);
     state->consumed |= 2;
     arguments.weights = state->weights->data();
+    arguments.constant_weights = true;
   } else {
     state->packs = order_of(conv, kDense);
     state->pack = &kernel_on(*p.gpu, "conv_weights_f32");
@@ -406,7 +410,8 @@ void run(const Call& c) {
     if (step.row_stride != 0) step.row_stride = 1, step.column_stride = state.output->rows;
   }
   if (state.image) transpose(c, *state.image, c.inputs[0].data, image);
-  c.stream->launch(*state.function, state.launch, arguments);
+  if (state.direct) c.stream->launch(*state.function, state.launch, direct_gemm_of(arguments));
+  else c.stream->launch(*state.function, state.launch, arguments);
   if (state.sum) c.stream->launch(*state.sum, conv_sum_launch(arguments.size), arguments);
   if (state.output) transpose(c, *state.output, arguments.y, c.outputs[0].data);
 }

@@ -311,6 +311,8 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   const EpilogueWord word(p.epilogue);
   Image image(p, first_pixel, first);
   WeightsByPieces<kN, kPieces> weights(p, slices, first_channel, first);
+  if (!p.constant_weights) begin_kernel();
+  for (int step = 0; step < least(kStages - 1, count); ++step) weights.begin(memory + step * kStage + kImage);
   begin_kernel();
   using Share = WarpShare<kM, kN>;
   const bool alone = p.splits == 1;
@@ -319,7 +321,7 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
     return alone && p.bias && Share::slice() == 0 && channel < s.out_channels ? p.bias[channel] : 0.0f;
   });
   unsigned char *now = memory, *next = memory;
-  // The first rounds only begin steps, so that kStages - 1 of them are under way.
+  // The first rounds only begin steps, so that kStages - 1 of them are under way, whose weights are already.
 #pragma unroll 1
   for (int step = 1 - kStages; step < count; ++step) {
     if (step >= 0) {
@@ -329,7 +331,7 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
     const bool more = step + kStages - 1 < count;
     if (more) {
       image.begin(p, next);
-      weights.begin(next + kImage);
+      if (step >= 0) weights.begin(next + kImage);
     }
     copy_commit();
     if (step >= 0) {
@@ -341,6 +343,7 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   }
   copy_wait<0>();
   __syncthreads();
+  let_next_begin();
 
   constexpr int kSums = Share::kSlices * kM * kPitch * 4;
   static_assert(kSums + EpilogueWord::kBytes <= kStages * kStage);

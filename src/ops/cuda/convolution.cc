@@ -69,17 +69,21 @@ void pack_conv_weights(const ConvSizes& size, Storage storage, const void* weigh
 }
 
 std::string ConvPlan::kernel(Storage storage) const {
+  if (direct) return direct->kernel(storage);
   const std::string shape = std::to_string(tile.pixels) + "x" + std::to_string(tile.channels) + "_" + suffix(storage);
   return (pieces ? "conv_" : "conv_any_") + shape;
 }
 
-std::string ConvPlan::variant() const { return tile_variant(tile.pixels, tile.channels, splits); }
+std::string ConvPlan::variant() const {
+  return direct ? direct->variant() : tile_variant(tile.pixels, tile.channels, splits);
+}
 
 size_t ConvPlan::partial_bytes(const ConvSizes& size) const {
   return splits > 1 ? static_cast<size_t>(4LL * splits * pixels(size) * size.out_channels) : 0;
 }
 
 KernelLaunch ConvPlan::launch(const ConvSizes& size) const {
+  if (direct) return direct->launch(pixels(size), size.out_channels);
   return {.grid_x = static_cast<unsigned>(divided(pixels(size), tile.pixels)),
           .grid_y = static_cast<unsigned>(divided(size.out_channels, tile.channels)),
           .grid_z = static_cast<unsigned>(splits),
@@ -100,6 +104,28 @@ bool conv_pieces_accepts(const ConvSizes& size, Storage storage) {
   return conv_accepts(size) && size.channels % (16 / element_bytes(storage)) == 0;
 }
 
+bool conv_is_product(const ConvSizes& s) {
+  if (s.groups != 1 || s.channels % 8 != 0 || s.pad_top != 0 || s.pad_left != 0) return false;
+  if (s.kernel_height == 1 && s.kernel_width == 1)
+    return s.stride_height == 1 && s.stride_width == 1 && s.out_height == s.height && s.out_width == s.width;
+  return s.out_height == 1 && s.out_width == 1 && s.kernel_height == s.height && s.kernel_width == s.width &&
+         s.dilation_height == 1 && s.dilation_width == 1;
+}
+
+DirectGemmArguments direct_gemm_of(const ConvArguments& p) {
+  return {.a = p.x,
+          .b = p.weights,
+          .bias = p.bias,
+          .y = p.y,
+          .rows = static_cast<int>(pixels(p.size)),
+          .columns = p.size.out_channels,
+          .depth = static_cast<int>(depth(p.size)),
+          .b_column = kSliceBytes / 2,
+          .a_stride = depth(p.size),
+          .b_slice = 1LL * p.size.out_channels * kSliceBytes / 2,
+          .epilogue = p.epilogue};
+}
+
 // Clocks, and bytes of weights, with which it does not matter how many multiprocessors work.
 constexpr double kShort = 10000;
 constexpr size_t kFewBytes = 1 << 20;
@@ -110,19 +136,21 @@ std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int mul
   double least = std::numeric_limits<double>::infinity();
   bool best_fills = false;
   const bool few_bytes = conv_weight_bytes(size, storage) < kFewBytes;
+  const auto add = [&](const ConvPlan& plan, double now) {
+    const KernelLaunch launch = plan.launch(size);
+    const bool fills =
+        (now < kShort && few_bytes) || 2.0 * launch.grid_x * launch.grid_y * launch.grid_z >= multiprocessors;
+    all.push_back({plan, now});
+    if (fills == best_fills ? now >= least : best_fills) return;
+    best = all.size() - 1, least = now, best_fills = fills;
+  };
   const auto consider = [&](const ConvTile& tile) {
     const long long steps = divided(slices(size, storage), tile.pieces / 4);
     for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
       // No part is empty.
       if (splits > 1 && (steps < splits || divided(steps, divided(steps, splits)) != splits)) continue;
       const ConvPlan plan{.tile = tile, .splits = splits, .pieces = pieces};
-      const KernelLaunch launch = plan.launch(size);
-      const double now = clocks(plan, size, storage, multiprocessors);
-      const bool fills =
-          (now < kShort && few_bytes) || 2.0 * launch.grid_x * launch.grid_y * launch.grid_z >= multiprocessors;
-      all.push_back({plan, now});
-      if (fills == best_fills ? now >= least : best_fills) continue;
-      best = all.size() - 1, least = now, best_fills = fills;
+      add(plan, clocks(plan, size, storage, multiprocessors));
     }
   };
   if (!pieces) consider(kConvElementTile);
@@ -133,6 +161,12 @@ std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int mul
     // Smaller tiles read everything more often.
     if (tile.by_depth() && of_32.grid_x * of_32.grid_y >= static_cast<unsigned>(multiprocessors)) continue;
     consider(tile);
+  }
+  if (pieces && conv_is_product(size)) {
+    for (const DirectGemmPlan& plan : direct_gemm_plans(storage, pixels(size), size.out_channels, depth(size))) {
+      add({.tile = {plan.rows, plan.columns, 0, 0}, .direct = plan},
+          plan.cycles(pixels(size), size.out_channels, depth(size), multiprocessors));
+    }
   }
   return worth_timing(std::move(all), best);
 }

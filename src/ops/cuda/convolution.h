@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ops/cuda/direct_gemm.h"
 #include "ops/cuda/epilogue.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/strided.h"
@@ -49,8 +51,9 @@ struct ConvArguments {
   void* y;              // [pixels, out_channels]
   float* partial;       // [splits, pixels, out_channels], if splits > 1
   ConvSizes size;
-  ConvDivisors by;  // of `size`
-  int splits = 1;   // parts of the depth; conv_sum adds them up
+  ConvDivisors by;                // of `size`
+  int splits = 1;                 // parts of the depth; conv_sum adds them up
+  bool constant_weights = false;  // the first are loaded while the kernel waits for the one before it
   // conv_any: distances in x, in elements. No element of an image is 2^31 or more from its first.
   long long x_image = 0;
   int x_row = 0, x_column = 0, x_channel = 0;
@@ -88,7 +91,8 @@ inline constexpr ConvTile kConvElementTile = {64, 32, 4, 4};
 struct ConvPlan {
   ConvTile tile = kConvElementTile;
   int splits = 1;
-  bool pieces = true;  // conv_<M>x<N>, else conv_any
+  bool pieces = true;                         // conv_<M>x<N>, else conv_any
+  std::optional<DirectGemmPlan> direct = {};  // direct_gemm_* instead
 
   std::string kernel(Storage storage) const;
   std::string variant() const;  // "64x64 in 4 parts"
@@ -100,6 +104,10 @@ struct ConvPlan {
 bool conv_pieces_accepts(const ConvSizes& size, Storage storage);
 // Whether any of the kernels here takes it: one group, and no size beyond 2^31 elements an image or pixels in all.
 bool conv_accepts(const ConvSizes& size);
+// Whether it is a product of rows that lie together in the image, of at least 16 bytes: 1x1 without strides, or a
+// kernel that covers the image.
+bool conv_is_product(const ConvSizes& size);
+DirectGemmArguments direct_gemm_of(const ConvArguments& arguments);
 // Plans that are worth timing on a GPU with this many multiprocessors; `pieces` false: for conv_any. The first is the
 // one that a model expects to be the fastest; at least half of the multiprocessors have a block in it, if tiles and
 // splits allow it.

@@ -54,6 +54,7 @@ Prepared prepare(TestRun& run, const ConvTest& test, const TestStorage& storage)
   p.size = s;
   p.by = conv_divisors(s);
   p.splits = test.plan.splits;
+  p.constant_weights = test.epilogue;  // either way
   std::vector<double> stored = x;
   p.x_image = static_cast<long long>(image), p.x_row = s.width * s.channels;
   p.x_column = s.channels, p.x_channel = 1;
@@ -83,7 +84,9 @@ Prepared prepare(TestRun& run, const ConvTest& test, const TestStorage& storage)
     p.epilogue = epilogue.steps(run, storage);
     epilogue.apply(out.expected);
   }
-  run.launch(test.plan.kernel(storage_of(storage)), p, test.plan.launch(s));
+  const std::string kernel = test.plan.kernel(storage_of(storage));
+  if (test.plan.direct) run.launch(kernel, direct_gemm_of(p), test.plan.launch(s));
+  else run.launch(kernel, p, test.plan.launch(s));
   if (p.splits > 1) run.launch("conv_sum_" + storage.name, p, conv_sum_launch(s));
   return out;
 }
@@ -114,6 +117,27 @@ TEST(CudaConvolution, TilesAtOddSizes) {
       for (const ConvSizes& size : sizes) check({.size = size, .plan = plan}, storage);
     }
   }
+}
+
+TEST(CudaConvolution, AsAProduct) {
+  ConvSizes covered = same_conv(3, 2, 16, 21, 1);  // the kernel covers the image
+  covered.batch = 5, covered.kernel_height = 3, covered.kernel_width = 2, covered.out_height = covered.out_width = 1;
+  ConvSizes two = same_conv(5, 7, 24, 40, 1);
+  two.batch = 2;
+  for (const TestStorage& storage : kStorages) {
+    if (storage.dtype == DType::f32) continue;
+    for (const DirectGemmPlan& direct : kDirectGemmPlans) {
+      for (const ConvSizes& size : {covered, two}) {
+        ASSERT_TRUE(conv_is_product(size));
+        check({.size = size, .plan = {.direct = direct}, .epilogue = true}, storage);
+      }
+    }
+  }
+  for (const ConvSizes& size : {same_conv(5, 7, 24, 40, 3), same_conv(5, 7, 24, 40, 1, 2), same_conv(5, 7, 20, 40, 1)})
+    EXPECT_FALSE(conv_is_product(size));
+  ConvSizes wider = covered;
+  wider.pad_left = 1, wider.kernel_width = 3;
+  EXPECT_FALSE(conv_is_product(wider));
 }
 
 TEST(CudaConvolution, EpilogueAndSplits) {
@@ -219,7 +243,7 @@ TEST(CudaConvolution, ShortOnesAreNotSplit) {
   EXPECT_EQ(plan_conv(same_conv(8, 12, 240, 80, 1), Storage::f16, 48).splits, 1);
   const ConvPlan deep = plan_conv(same_conv(8, 12, 2400, 80, 1), Storage::f16, 48);
   EXPECT_TRUE(deep.splits == 1 && deep.tile.by_depth());
-  EXPECT_GT(plan_conv(same_conv(8, 12, 9600, 80, 1), Storage::f16, 48).splits, 1);
+  EXPECT_GT(plan_conv(same_conv(8, 12, 1072, 80, 3), Storage::f16, 48).splits, 1);
 }
 
 }  // namespace

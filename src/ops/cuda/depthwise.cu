@@ -1,6 +1,8 @@
 // Convolutions with groups.
 #include "ops/cuda/depthwise.h"
 
+#include <type_traits>
+
 #include "ops/cuda/pieces.cuh"
 #include "ops/cuda/strided.cuh"
 #include "ops/cuda/tile_epilogue.cuh"
@@ -134,6 +136,29 @@ __device__ __forceinline__ void load_two(const typename T::Bits* from, float (&o
   }
 }
 
+// Four elements at a multiple of their bytes, loaded ahead of begin_kernel(); their values later.
+template <typename T>
+class FourAhead {
+ public:
+  __device__ __forceinline__ void load(const typename T::Bits* from) {
+    if constexpr (kWide) bits_ = device::load_16_ahead(from);
+    else bits_ = device::load_8_ahead(from);
+  }
+  __device__ __forceinline__ void values(float (&out)[4]) const {
+    if constexpr (kWide) {
+      out[0] = __uint_as_float(bits_.x), out[1] = __uint_as_float(bits_.y);
+      out[2] = __uint_as_float(bits_.z), out[3] = __uint_as_float(bits_.w);
+    } else {
+      const float2 low = T::values(bits_.x), high = T::values(bits_.y);
+      out[0] = low.x, out[1] = low.y, out[2] = high.x, out[3] = high.y;
+    }
+  }
+
+ private:
+  static constexpr bool kWide = sizeof(typename T::Bits) == 4;
+  std::conditional_t<kWide, uint4, uint2> bits_;
+};
+
 // A lane for four output channels of a pixel, of kFilters filters for each channel of the image, and a warp for each
 // row of the kernel, whose sums the first warp adds up: where few warps have a multiprocessor each, the time is the
 // number of instructions of one.
@@ -155,31 +180,37 @@ __device__ __forceinline__ void depthwise_rows(const ConvArguments& p) {
   const Bits* const row =
       static_cast<const Bits*>(p.x) + (image * s.height + y) * s.width * s.channels + quad * kChannels;
   const Bits* const weights = static_cast<const Bits*>(p.weights) + ky * kKernel * s.out_channels + quad * 4;
+  FourAhead<T> filter[kKernel];
+  if (!p.constant_weights) device::begin_kernel();
+#pragma unroll
+  for (int kx = 0; kx < kKernel; ++kx) filter[kx].load(weights + kx * s.out_channels);
   device::begin_kernel();
 
   float sums[4] = {};
   if (p.bias && ky == 0)
     device::load_piece<device::F32>(p.bias + quad % kQuads * (s.out_channels / kQuads) + quad / kQuads * 4, sums);
   if (image < s.batch && inside(y, s.height)) {
-    float from[kKernel][kChannels] = {}, w[kKernel][4];
+    float from[kKernel][kChannels] = {};
 #pragma unroll
     for (int kx = 0; kx < kKernel; ++kx) {
       const int column = left + kx * s.dilation_width;
-      device::load_four<T>(weights + kx * s.out_channels, w[kx]);
       if (!inside(column, s.width)) continue;
       if constexpr (kFilters == 1) device::load_four<T>(row + column * s.channels, from[kx]);
       else load_two<T>(row + column * s.channels, from[kx]);
     }
 #pragma unroll
     for (int kx = 0; kx < kKernel; ++kx) {
+      float w[4];
+      filter[kx].values(w);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sums[e] += from[kx][e / kFilters] * w[kx][e];
+      for (int e = 0; e < 4; ++e) sums[e] += from[kx][e / kFilters] * w[e];
     }
   }
   float* const mine = partial + lane * 4;
   device::store_16(mine + ky * 128, {__float_as_uint(sums[0]), __float_as_uint(sums[1]), __float_as_uint(sums[2]),
                                      __float_as_uint(sums[3])});
   __syncthreads();
+  device::let_next_begin();
   if (ky > 0 || image >= s.batch) return;
 #pragma unroll
   for (int other = 1; other < kKernel; ++other) {

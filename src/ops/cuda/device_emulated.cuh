@@ -48,6 +48,12 @@ inline uint2 load_8(const void* from, SPARKPILOT_EMULATOR_HERE) {
 inline uint4 load_16_once(const void* from, SPARKPILOT_EMULATOR_HERE) {
   return sparkpilot::emulator::load<uint4>(from, here);
 }
+inline uint4 load_16_ahead(const void* from, SPARKPILOT_EMULATOR_HERE) {
+  return sparkpilot::emulator::load<uint4>(from, here);
+}
+inline uint2 load_8_ahead(const void* from, SPARKPILOT_EMULATOR_HERE) {
+  return sparkpilot::emulator::load<uint2>(from, here);
+}
 inline uint2 load_8_once(const void* from, SPARKPILOT_EMULATOR_HERE) {
   return sparkpilot::emulator::load<uint2>(from, here);
 }

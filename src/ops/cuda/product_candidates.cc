@@ -1,6 +1,7 @@
 #include "ops/cuda/product_candidates.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "ops/cpu/gemm/gemm_simd.h"
@@ -10,10 +11,12 @@
 #include "ops/cuda/plans.h"
 #include "ops/cuda/product_weights.h"
 #include "ops/cuda/products.h"
+#include "ops/cuda/strided.h"
 
 namespace sparkpilot::cuda {
 namespace {
 
+constexpr GemmTile kSmallestTile{32, 32};
 constexpr int64_t kMostSize = int64_t{1} << 30;
 
 enum class Way { gemv, gemv_rows, gemm };
@@ -21,6 +24,8 @@ enum class Way { gemv, gemv_rows, gemm };
 struct ProductState : KernelState {
   Way way = Way::gemm;
   const GpuFunction *function = nullptr, *sum = nullptr;
+  std::optional<DirectGemmPlan> direct;  // `function` is its, where A begins at a multiple of 16 bytes; else `tiled`
+  const GpuFunction* tiled = nullptr;
   PackedWeights weights;
   std::shared_ptr<Buffer> bias;
   int c = -1;  // the input that is the bias, if that is not constant
@@ -88,8 +93,9 @@ GemmLayout layout_of(const Problem& p, const MatMulShape& s) {
 }
 
 std::vector<GemmPlan> tile_plans(const Problem& p, const MatMulShape& s) {
+  const bool direct = p.is_constant(1) && s.batch == 1 && s.a_col == 1 && s.a_row % 8 == 0 && s.k % 8 == 0;
   return gemm_plans(storage_of(p.inputs[0].dtype), layout_of(p, s), s.batch, static_cast<int>(s.m),
-                    static_cast<int>(s.n), static_cast<int>(s.k), p.gpu->facts().multiprocessors);
+                    static_cast<int>(s.n), static_cast<int>(s.k), p.gpu->facts().multiprocessors, direct);
 }
 
 // Of gemv, and of gemv_rows in f32; by mma a block's warps are always the same.
@@ -192,9 +198,11 @@ void product_take_variant(const Problem& p, const GemmArgs& args, std::string_vi
   GemmArguments& tiles = state.tiles;
   tiles.parts = plan.parts;
   tiles.part_depth = plan.part_depth;
-  state.tile = plan.tile;
+  state.tile = plan.direct ? kSmallestTile : plan.tile;
   state.workspace = static_cast<int64_t>(gemm_partial_bytes(tiles));
-  state.function = &kernel_on(*p.gpu, gemm_name(storage_of(dtype), layout_of(p, args.shape), plan.tile));
+  state.tiled = &kernel_on(*p.gpu, gemm_name(storage_of(dtype), layout_of(p, args.shape), state.tile));
+  state.direct = plan.direct;
+  state.function = plan.direct ? &kernel_on(*p.gpu, plan.direct->kernel(storage_of(dtype))) : state.tiled;
   state.sum = plan.parts > 1 ? &kernel_on(*p.gpu, "gemm_sum_" + std::string(*storage_suffix(dtype))) : nullptr;
 }
 
@@ -218,7 +226,11 @@ void product_run(const Call& call) {
   if (state.c >= 0) tiles.bias = call.inputs[static_cast<size_t>(state.c)].as<float>();
   tiles.partial = reinterpret_cast<float*>(call.workspace);
   tiles.epilogue = bound_epilogue(state.epilogue, call, tiles.n);
-  call.stream->launch(*state.function, gemm_launch(tiles, state.tile), tiles);
+  if (state.direct && is_aligned(tiles.a, 16)) {
+    call.stream->launch(*state.function, state.direct->launch(tiles.m, tiles.n), direct_gemm_of(tiles));
+    return;
+  }
+  call.stream->launch(*state.tiled, gemm_launch(tiles, state.tile), tiles);
   if (state.sum) call.stream->launch(*state.sum, gemm_sum_launch(tiles), tiles);
 }
 

@@ -29,6 +29,9 @@ double expected_cycles(Storage storage, GemmTile tile, long long blocks, int ste
   return at_once * (steps * (products + step_overhead / hidden) + block_overhead / hidden + elements * store);
 }
 
+// What the model of direct_gemm_* does not have, and the one above has.
+constexpr double kDirectOverhead = 1400;
+
 // Whether the grids are those that CUDA takes.
 bool fits(long long batches, int m, int n, int parts, GemmTile tile) {
   return static_cast<unsigned>(ceil_div(n, tile.n)) <= kMostY && batches * parts <= kMostZ &&
@@ -42,10 +45,10 @@ bool gemm_has_tile(Storage storage, GemmLayout layout, GemmTile tile) {
   return tile.m == tile.n || (storage != Storage::f32 && layout == GemmLayout::nk);
 }
 
-std::string GemmPlan::variant() const { return tile_variant(tile.m, tile.n, parts); }
+std::string GemmPlan::variant() const { return direct ? direct->variant() : tile_variant(tile.m, tile.n, parts); }
 
 std::vector<GemmPlan> gemm_plans(Storage storage, GemmLayout layout, long long batches, int m, int n, int k,
-                                 int multiprocessors) {
+                                 int multiprocessors, bool direct) {
   std::vector<ModelledPlan<GemmPlan>> all;
   size_t best = 0;
   const int steps = std::max(1, ceil_div(k, kGemmDepth));
@@ -63,6 +66,13 @@ std::vector<GemmPlan> gemm_plans(Storage storage, GemmLayout layout, long long b
       if (cycles < all[best].cycles) best = all.size() - 1;
     }
   }
+  if (direct) {
+    for (const DirectGemmPlan& plan : direct_gemm_plans(storage, m, n, k)) {
+      all.push_back({{{plan.rows, plan.columns}, 1, steps * kGemmDepth, plan},
+                     kDirectOverhead + plan.cycles(m, n, k, multiprocessors)});
+      if (all.back().cycles < all[best].cycles) best = all.size() - 1;
+    }
+  }
   return all.empty() ? std::vector<GemmPlan>() : worth_timing(std::move(all), best);
 }
 
@@ -75,6 +85,20 @@ size_t gemm_partial_bytes(const GemmArguments& p) {
 std::string gemm_name(Storage storage, GemmLayout layout, GemmTile tile) {
   const char* const by = layout == GemmLayout::nk ? "" : layout == GemmLayout::kn ? "kn_" : "km_";
   return fmt::format("gemm_{}{}_{}x{}", by, storage_name(storage), tile.m, tile.n);
+}
+
+DirectGemmArguments direct_gemm_of(const GemmArguments& p) {
+  return {.a = p.a,
+          .b = p.b,
+          .bias = p.bias,
+          .y = p.y,
+          .rows = p.m,
+          .columns = p.n,
+          .depth = p.k,
+          .b_column = static_cast<int>(p.b_stride),
+          .a_stride = p.a_stride,
+          .b_slice = 32,
+          .epilogue = p.epilogue};
 }
 
 bool gemm_accepts(const GemmArguments& p, GemmTile tile) {

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ops/cuda/direct_gemm.h"
 #include "ops/cuda/epilogue.h"
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/launch.h"
@@ -54,17 +56,19 @@ bool gemm_has_tile(Storage storage, GemmLayout layout, GemmTile tile);
 struct GemmPlan {
   GemmTile tile;
   int parts, part_depth;
-  std::string variant() const;  // "64x64 in 4 parts"
+  std::optional<DirectGemmPlan> direct = {};  // direct_gemm_* instead
+  std::string variant() const;                // "64x64 in 4 parts"
 };
 // Those that are worth timing, the one first that takes fewest clock cycles by a rough model of blocks over
-// multiprocessors. Empty if no grid is one that CUDA takes.
+// multiprocessors. Empty if no grid is one that CUDA takes. `direct`: those of direct_gemm_*, too.
 std::vector<GemmPlan> gemm_plans(Storage storage, GemmLayout layout, long long batches, int m, int n, int k,
-                                 int multiprocessors);
+                                 int multiprocessors, bool direct = false);
 inline GemmPlan gemm_plan(Storage storage, GemmLayout layout, long long batches, int m, int n, int k,
                           int multiprocessors) {
   return gemm_plans(storage, layout, batches, m, n, k, multiprocessors).front();
 }
 size_t gemm_partial_bytes(const GemmArguments& arguments);  // 0 for one part
+DirectGemmArguments direct_gemm_of(const GemmArguments& arguments);
 
 std::string gemm_name(Storage storage, GemmLayout layout, GemmTile tile);
 // Whether the grid is one that CUDA takes.
