@@ -288,6 +288,7 @@ __device__ __forceinline__ void attention_rows(const AttentionArguments& p) {
 #define ATTENTION(name, ...)                                                                 \
   extern "C" __global__ void __launch_bounds__(128) attention_##name(AttentionArguments p) { \
     device::begin_kernel();                                                                  \
+    device::let_next_begin();                                                                \
     attention<__VA_ARGS__>(p);                                                               \
   }
 ATTENTION(f16_32, device::F16, false, 32)
@@ -301,6 +302,7 @@ ATTENTION(bf16_128, device::BF16, true, 128)
 #define ATTENTION_ROWS(name, type)                                                                   \
   extern "C" __global__ void __launch_bounds__(256, 1) attention_rows_##name(AttentionArguments p) { \
     device::begin_kernel();                                                                          \
+    device::let_next_begin();                                                                        \
     attention_rows<device::type>(p);                                                                 \
   }
 ATTENTION_ROWS(f32, F32)

@@ -119,6 +119,7 @@ __device__ __forceinline__ void pad_element(const sparkpilot::cuda::PadArguments
 
 extern "C" __global__ void __launch_bounds__(256) copy_strided(sparkpilot::cuda::CopyArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   int at = 0;
   while (at + 1 < p.count && blockIdx.x >= p.pieces[at + 1].first_block) ++at;
   const CopyPiece& piece = p.pieces[at];
@@ -134,6 +135,7 @@ extern "C" __global__ void __launch_bounds__(256) copy_strided(sparkpilot::cuda:
 
 extern "C" __global__ void __launch_bounds__(256) copy_tiles(TransposeArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   STATIC_SHARED(unsigned long long, tile, kTile*(kTile + 1));
   switch (p.bytes) {
     case 1: transpose_tile<uint8_t, kTile + 4>(p, reinterpret_cast<uint8_t*>(tile)); return;
@@ -145,6 +147,7 @@ extern "C" __global__ void __launch_bounds__(256) copy_tiles(TransposeArguments 
 
 extern "C" __global__ void __launch_bounds__(256) pad(sparkpilot::cuda::PadArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   const unsigned at = blockIdx.x * kThreads + threadIdx.x;
   if (at >= p.elements) return;
   const device::Coordinates c = device::coordinates<0>(p.dimensions, at);

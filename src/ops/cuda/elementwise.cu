@@ -133,15 +133,18 @@ __device__ __forceinline__ void elementwise_chain(const ElementwiseArguments& p)
 // So many blocks of a multiprocessor at least: else ptxas spills to save registers.
 extern "C" __global__ void __launch_bounds__(128, 6) elementwise_wide_8(ElementwiseArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   elementwise_chain<8>(p);
 }
 extern "C" __global__ void __launch_bounds__(128, 8) elementwise_wide_4(ElementwiseArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   elementwise_chain<4>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(128) elementwise(ElementwiseArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= static_cast<unsigned>(p.elements)) return;
   const Coordinates c = device::coordinates<0>(p.dimensions, at);
@@ -172,6 +175,7 @@ extern "C" __global__ void __launch_bounds__(128) elementwise(ElementwiseArgumen
 
 extern "C" __global__ void __launch_bounds__(128) elementwise_integers(ElementwiseArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= static_cast<unsigned>(p.elements)) return;
   const Coordinates c = device::coordinates<0>(p.dimensions, at);

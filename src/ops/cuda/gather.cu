@@ -84,6 +84,7 @@ __device__ __forceinline__ void resize(const ResizeArguments& p) {
 
 extern "C" __global__ void __launch_bounds__(128) gather(GatherArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   const unsigned at = blockIdx.x * 128 + threadIdx.x;
   unsigned outer = at;
   if (at >= p.units) return;
@@ -102,6 +103,7 @@ extern "C" __global__ void __launch_bounds__(128) gather(GatherArguments p) {
 
 extern "C" __global__ void __launch_bounds__(128) gather_elements(GatherElementsArguments p) {
   device::begin_kernel();
+  device::let_next_begin();
   const unsigned at = blockIdx.x * 128 + threadIdx.x;
   if (at >= p.elements) return;
   const int index = read_index(p.indices, p.wide_indices, at, p.size);
@@ -118,6 +120,7 @@ extern "C" __global__ void __launch_bounds__(128) gather_elements(GatherElements
 #define RESIZE(name, type)                                                    \
   extern "C" __global__ void __launch_bounds__(128) name(ResizeArguments p) { \
     device::begin_kernel();                                                   \
+    device::let_next_begin();                                                 \
     resize<device::type>(p);                                                  \
   }
 RESIZE(resize_f32, F32)

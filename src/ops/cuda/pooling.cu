@@ -151,6 +151,7 @@ __device__ __forceinline__ void global_pool_planes(const PoolArguments& p) {
 #define POOL(name, ...)                                                        \
   extern "C" __global__ void __launch_bounds__(128, 4) name(PoolArguments p) { \
     device::begin_kernel();                                                    \
+    device::let_next_begin();                                                  \
     __VA_ARGS__(p);                                                            \
   }
 #define KERNELS_OF_TYPE(suffix, type)                                                 \

@@ -238,6 +238,7 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
   }
   device::copy_wait<0>();
   __syncthreads();
+  device::let_next_begin();
   const sparkpilot::cuda::Epilogue& epilogue = word.put(memory + kSumBytes);
   tile.template spread<kStride>(out + Tile::Share::slice(warp) * kSums, warp, lane);
   __syncthreads();
@@ -313,6 +314,7 @@ GEMM(km_f32_32x32, FmaTile<32, 32, GemmLayout::km>)
 #define GEMM_SUM(name, type)                                                                                        \
   extern "C" __global__ void __launch_bounds__(kThreads) gemm_sum_##name(const __grid_constant__ GemmArguments p) { \
     device::begin_kernel();                                                                                         \
+    device::let_next_begin();                                                                                       \
     gemm_sum<device::type>(p);                                                                                      \
   }
 GEMM_SUM(f32, F32)

@@ -208,18 +208,22 @@ __device__ __forceinline__ void arg_reduce(const sparkpilot::cuda::ArgReduceArgu
 #define REDUCE(storage, type)                                                                                      \
   extern "C" __global__ void __launch_bounds__(128) reduce_rows_##storage(ReduceArguments p) {                     \
     device::begin_kernel();                                                                                        \
+    device::let_next_begin();                                                                                      \
     reduce_rows<device::type>(p);                                                                                  \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(256) reduce_columns_##storage(ReduceArguments p) {                  \
     device::begin_kernel();                                                                                        \
+    device::let_next_begin();                                                                                      \
     reduce_columns<device::type>(p);                                                                               \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(32) reduce_parts_##storage(ReduceArguments p) {                     \
     device::begin_kernel();                                                                                        \
+    device::let_next_begin();                                                                                      \
     reduce_parts<device::type>(p);                                                                                 \
   }                                                                                                                \
   extern "C" __global__ void __launch_bounds__(128) arg_reduce_##storage(sparkpilot::cuda::ArgReduceArguments p) { \
     device::begin_kernel();                                                                                        \
+    device::let_next_begin();                                                                                      \
     arg_reduce<device::type>(p);                                                                                   \
   }
 REDUCE(f32, F32)

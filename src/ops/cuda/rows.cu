@@ -249,19 +249,23 @@ __device__ __forceinline__ void norm_strided(const sparkpilot::cuda::NormStrided
 #define ROWS(storage, type)                                                                                            \
   extern "C" __global__ void __launch_bounds__(128) softmax_##storage(SoftmaxArguments p) {                            \
     device::begin_kernel();                                                                                            \
+    device::let_next_begin();                                                                                          \
     softmax<device::type>(p);                                                                                          \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(128) norm_##storage(NormArguments p) {                                  \
     device::begin_kernel();                                                                                            \
+    device::let_next_begin();                                                                                          \
     norm<device::type>(p);                                                                                             \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(128)                                                                    \
       softmax_strided_##storage(sparkpilot::cuda::SoftmaxStridedArguments p) {                                         \
     device::begin_kernel();                                                                                            \
+    device::let_next_begin();                                                                                          \
     softmax_strided<device::type>(p);                                                                                  \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(128) norm_strided_##storage(sparkpilot::cuda::NormStridedArguments p) { \
     device::begin_kernel();                                                                                            \
+    device::let_next_begin();                                                                                          \
     norm_strided<device::type>(p);                                                                                     \
   }
 ROWS(f32, F32)
