@@ -193,8 +193,8 @@ TEST(SetPrecision, Bf16KeepsNormsBetweenProductsInIt) {
 TEST(SetPrecision, Bf16TakesPixelsAtOnce) {
   if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
   Net n;
-  const ValueId pixels = n.op("Cast", {n.input("x", {1, 3, 6, 6}, DType::u8)}, {{"to", onnx_code(DType::f32)}});
-  ValueId y = n.op("Conv", {pixels, n.b.constant(random_tensor({8, 3, 1, 1}, 1))});
+  const ValueId pixels = n.op("Cast", {n.input("x", {1, 4, 6, 6}, DType::u8)}, {{"to", onnx_code(DType::f32)}});
+  ValueId y = n.op("Conv", {pixels, n.b.constant(random_tensor({8, 4, 1, 1}, 1))});
   y = n.op("Conv", {n.op("Relu", {y}), n.b.constant(random_tensor({8, 8, 1, 1}, 2))});
   n.output(n.op("Gemm", {n.op("Flatten", {y}), n.b.constant(random_tensor({288, 4}, 3))}), "y");
   set_precision(n.graph, Precision::bf16);
@@ -207,6 +207,27 @@ TEST(SetPrecision, Bf16TakesPixelsAtOnce) {
     ++casts;
   }
   EXPECT_EQ(casts, 1);
+}
+
+TEST(SetPrecision, Bf16LeavesFewChannelsInFp32) {
+  if (cpu_features().neon || !has_bf16()) GTEST_SKIP() << "this CPU is not of x86, or has no bf16 arithmetic";
+  for (const int64_t channels : {1, 3, 4}) {
+    Net n;
+    ValueId y = n.op("Conv", {n.input("x", {1, channels, 6, 6}), n.b.constant(random_tensor({8, channels, 3, 3}, 1))});
+    const ValueId weights = n.b.constant(random_tensor({8, 1, 3, 3}, 2));  // one channel of eight groups
+    y = n.op("Conv", {n.op("Relu", {y}), weights}, {{"group", int64_t{8}}});
+    y = n.op("Conv", {n.op("Relu", {y}), n.b.constant(random_tensor({8, 8, 1, 1}, 3))});
+    n.output(n.op("MatMul", {n.op("Flatten", {y}), n.b.constant(random_tensor({32, 4}, 4))}), "y");
+    set_precision(n.graph, Precision::bf16);
+    drop_dead(n.graph);
+    std::map<DType, int> convolutions;
+    for (const NodeId id : n.graph.order()) {
+      const Node& node = n.graph.node(id);
+      if (node.op->name == "Conv") ++convolutions[n.graph.value(node.inputs[0]).dtype];
+    }
+    EXPECT_EQ(convolutions[DType::f32], channels < 4 ? 1 : 0) << channels << " channels";
+    EXPECT_EQ(convolutions[DType::bf16], channels < 4 ? 2 : 3) << channels << " channels";
+  }
 }
 
 // On Arm products and convolutions in bf16 have kernels for some shapes, and for constant weights, only.
