@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch as a peer, on modules that onnx2torch makes of the files.
 
-Providers: cpu (the default); cuda; cuda-graph, the same operations recorded as a CUDA graph; cuda-compiled, compiled by
-torch.compile first.
+Providers: cpu (the default); cuda; cuda-graph, the same operations recorded as a CUDA graph; cpu-compiled and cuda-compiled, by
+torch.compile, which is recorded on a GPU, too.
 """
 import operator
 import os
@@ -16,12 +16,13 @@ class Adapter:
     def __init__(self):
         torch = sparkpilot_peer.version_of("torch", "2.0").split("+")[0]
         self.engine = f"PyTorch {torch}, onnx2torch {sparkpilot_peer.version_of('onnx2torch', '1.5')}"
-        self.module = self.arrays = self.results = None
+        self.module = self.operations = self.arrays = self.results = None
 
     def load(self, request):
         provider = request["provider"] or "cpu"
-        if provider not in ("cpu", "cuda", "cuda-compiled", "cuda-graph"):
-            raise Refused(f"expected the provider cpu, cuda, cuda-compiled or cuda-graph, got {provider}")
+        providers = ("cpu", "cpu-compiled", "cuda", "cuda-graph", "cuda-compiled")
+        if provider not in providers:
+            raise Refused(f"expected the provider {', '.join(providers[:-1])} or {providers[-1]}, got {provider}")
         if request["precision"] not in ("model", "fp32"):
             raise Refused(f"computes in the types of the file, not in {request['precision']}")
         if request["outputs"]:
@@ -30,10 +31,10 @@ class Adapter:
         import onnx
         import onnx2torch
         import torch
-        if provider != "cpu" and not torch.cuda.is_available():
+        if provider.startswith("cuda") and not torch.cuda.is_available():
             raise Refused("PyTorch finds no usable CUDA device")
         self.torch, self.device = torch, provider.split("-")[0]
-        self.recorded, self.compiled = "-" in provider, provider == "cuda-compiled"
+        self.plain, self.compiled = "-" not in provider, provider.endswith("-compiled")
         if self.module is None:
             torch.set_num_interop_threads(1)  # can be set once
         torch.set_num_threads(request["threads"])
@@ -43,17 +44,19 @@ class Adapter:
         constant = {tensor.name for tensor in model.graph.initializer}
         self.inputs = [value.name for value in model.graph.input if value.name not in constant]
         self.names = [value.name for value in model.graph.output]
-        self.module = onnx2torch.convert(model).eval().to(self.device)
+        self.module, self.operations = onnx2torch.convert(model).eval().to(self.device), None
         return {"device": provider.upper(), "precision": sparkpilot_peer.precision_of(request),
-                "threads": torch.get_num_threads() if provider == "cpu" else None}
+                "threads": torch.get_num_threads() if self.device == "cpu" else None}
 
     def set_inputs(self, arrays):
         missing = [name for name in self.inputs if name not in arrays]
         if missing:
             raise Refused(f"no input is given for {missing[0]}")
         self.arrays = [self.torch.from_numpy(arrays[name]).to(self.device) for name in self.inputs]
-        self.call = lambda: self.module(*self.arrays)
-        if self.recorded:
+        self.call = lambda: (self.operations or self.module)(*self.arrays)
+        if not self.plain and self.operations is None:
+            self.operations = self.torch.compile(self.traced()) if self.compiled else self.traced()
+        if not self.plain and self.device == "cuda":
             self.record()
         self.run(1)
 
@@ -102,10 +105,6 @@ class Adapter:
     def record(self):
         """After some runs beside the usual stream, as torch.cuda.graph asks for."""
         torch = self.torch
-        operations = self.traced()
-        if self.compiled:
-            operations = torch.compile(operations)
-        self.call = lambda: operations(*self.arrays)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.inference_mode(), torch.cuda.stream(stream):

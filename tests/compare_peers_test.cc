@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -310,7 +311,7 @@ TEST_P(RealPeers, Agree) {
   const json& row = document["variants"][1];
   ASSERT_TRUE(row["not_run"].is_null()) << row["not_run"];
   EXPECT_EQ(row["precision"], "fp32");
-  EXPECT_EQ(row["device"], "CPU");
+  EXPECT_EQ(row["device"].get<std::string>().substr(0, 3), "CPU");
   EXPECT_EQ(row["threads"], 1);
   ASSERT_EQ(row["outputs"].size(), 1u);
   EXPECT_LT(row["outputs"][0]["relative_l2"], 1e-5);
@@ -321,8 +322,14 @@ TEST_P(RealPeers, Agree) {
 INSTANTIATE_TEST_SUITE_P(Engines, RealPeers,
                          ::testing::Values(std::tuple{"onnxruntime", "onnxruntime onnx numpy"},
                                            std::tuple{"pytorch", "torch torchvision onnx2torch"},
+                                           std::tuple{"pytorch:cpu-compiled", "torch torchvision onnx2torch"},
                                            std::tuple{"tinygrad", "tinygrad numpy"}),
-                         [](const auto& tested) { return std::string(std::get<0>(tested.param)); });
+                         [](const auto& tested) {
+                           std::string name = std::get<0>(tested.param);
+                           std::ranges::replace_if(
+                               name, [](char c) { return c == ':' || c == '-'; }, '_');
+                           return name;
+                         });
 
 class RealOnnxRuntime : public RealPeers {};
 
