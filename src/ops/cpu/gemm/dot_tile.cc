@@ -65,6 +65,9 @@ SPARKPILOT_DOT HWY_INLINE void step(const BFloat16* const (&rows)[kRows], int64_
     for (int r = 0; r < kRows; ++r) x[r] = broadcast<T>(rows[r] + p);
     HWY_UNROLL(10)
     for (int j = 0; j < kVectors; ++j) {
+      // One or two rows wait for memory, in more streams than the processor follows: a seventh to a fifth less time on
+      // a Xeon with AMX.
+      if constexpr (kRows <= 2) _mm_prefetch(b[j] + (p + 32) * kPanel, _MM_HINT_T0);
       const __m512bh weights = load(b[j] + p * kPanel);
       HWY_UNROLL(10)
       for (int r = 0; r < kRows; ++r) sums[r][j] = _mm512_dpbf16_ps(sums[r][j], x[r], weights);
