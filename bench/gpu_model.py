@@ -74,7 +74,7 @@ def measured_ms(key, model, precision):
     part = json.loads(file.read_text())["parts"]["bench"]
     for network in part.get("go_on", part)["figures"]["networks"]:
         for variant in network["variants"]:
-            if (network["network"] == pathlib.Path(model).stem and variant["device"] == "GPU"
+            if (network["network"].removesuffix(".onnx") == pathlib.Path(model).stem and variant["device"] == "GPU"
                     and variant["precision"] == precision):
                 return variant["p50_ms"]
     return None

@@ -16,7 +16,7 @@ class Adapter:
     def __init__(self):
         torch = sparkpilot_peer.version_of("torch", "2.0").split("+")[0]
         self.engine = f"PyTorch {torch}, onnx2torch {sparkpilot_peer.version_of('onnx2torch', '1.5')}"
-        self.module = self.operations = self.arrays = self.results = None
+        self.module = self.operations = self.shapes = self.arrays = self.results = None
 
     def load(self, request):
         provider = request["provider"] or "cpu"
@@ -45,6 +45,7 @@ class Adapter:
         self.inputs = [value.name for value in model.graph.input if value.name not in constant]
         self.names = [value.name for value in model.graph.output]
         self.module, self.operations = onnx2torch.convert(model).eval().to(self.device), None
+        self.shapes = None  # that operations are made for
         return {"device": provider.upper(), "precision": sparkpilot_peer.precision_of(request),
                 "threads": torch.get_num_threads() if self.device == "cpu" else None}
 
@@ -54,8 +55,11 @@ class Adapter:
             raise Refused(f"no input is given for {missing[0]}")
         self.arrays = [self.torch.from_numpy(arrays[name]).to(self.device) for name in self.inputs]
         self.call = lambda: (self.operations or self.module)(*self.arrays)
-        if not self.plain and self.operations is None:
-            self.operations = self.torch.compile(self.traced()) if self.compiled else self.traced()
+        shapes = [tuple(array.shape) for array in self.arrays]
+        if not self.plain and self.shapes != shapes:
+            self.operations, self.shapes = self.traced(), shapes
+            if self.compiled:
+                self.operations = self.torch.compile(self.operations)
         if not self.plain and self.device == "cuda":
             self.record()
         self.run(1)
@@ -87,6 +91,8 @@ class Adapter:
                 results = function(*args, **(kwargs or {}))
                 used = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
                 if any(id(tensor) in inputs_of for tensor in used):
+                    if function == torch.ops.aten._local_scalar_dense.default:
+                        raise Refused("the network's shapes or branches depend on its inputs, which cannot be recorded")
                     node = graph.call_function(function, *tree_map_only(torch.Tensor, node_of, (args, kwargs or {})))
                     several = isinstance(results, (list, tuple))
                     for i, result in enumerate(results if several else [results]):

@@ -155,10 +155,13 @@ def ptx_of(text):
         if re.search(r"\b(ld|st)\.local", body):
             raise Damaged(f"{entry[1]}: its PTX has ld.local or st.local, expected none")
         # From 9.0 on the launch before may still be under way (begin_kernel() of device.cuh). What is read once, without a place in
-        # the first-level cache, are constant weights, and so is what convolutions by tiles copy.
-        copied = "" if re.match(r"conv_(any_)?\d", entry[1]) else r"|cp\.async\.c[ag]\.shared"
-        accesses = re.search(rf"\b(ld\.global(?!(\.nc)?\.L1::no_allocate)|(st|red|atom{copied})\.global)|\bcall", body)
-        early = target >= 90 and accesses is not None and "griddepcontrol.wait" not in body[: accesses.start()]
+        # the first-level cache, are constant weights. Those that device.cuh loads or copies ahead may come between two waits, of
+        # which the first is for weights that are not constant.
+        ahead = r"ld\.global\.L1::no_allocate|cp\.async\.cg\.shared\.global\.L2::128B"
+        accesses = re.search(rf"\b(?!{ahead})(ld\.global(?!\.nc\.L1::no_allocate)|(st|red|atom|cp\.async\.c[ag]\.shared)\.global)|\bcall", body)
+        waits = [m.start() for m in re.finditer(r"griddepcontrol\.wait", body)]
+        needed = waits[-1:] if re.search(ahead, body) else waits[:1]
+        early = target >= 90 and accesses is not None and not (needed and needed[0] < accesses.start())
         loads = [m[0] for m in re.finditer(r"\bld\.global[.\w:]*", body) if in_loop(m.start())]
         copies = re.findall(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?, (\d+)", body)
         wide = sum(".v4" in load and not load.endswith(("8", "16")) or load.endswith(".v2.b64") for load in loads)

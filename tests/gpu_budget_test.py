@@ -23,6 +23,21 @@ extern "C" __global__ void __launch_bounds__(1024) gemv_spills(const float* in, 
 #pragma unroll
   for (int i = 0; i < 64; ++i) out[threadIdx.x + i * 9] = v[i];
 }
+extern "C" __global__ void conv_waits_sometimes(const float* in, float* out, int known) {
+  float weight;
+  if (!known) asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("ld.global.L1::no_allocate.f32 %0, [%1];" : "=f"(weight) : "l"(in) : "memory");
+  const float x = in[1];
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  out[0] = weight * x;
+}
+extern "C" __global__ void conv_waits(const float* in, float* out, int known) {
+  float weight;
+  if (!known) asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("ld.global.L1::no_allocate.f32 %0, [%1];" : "=f"(weight) : "l"(in) : "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  out[0] = weight * in[1];
+}
 extern "C" __global__ void gemv_divides(const int* in, int* out, int n) {
   int sum = 0;
 #pragma unroll 1
@@ -69,7 +84,10 @@ def main():
         subprocess.run([nvcc, "-fatbin", "--compress-mode=size", "-gencode", "arch=compute_90,code=[sm_90,compute_90]", "-w",
                         "-maxrregcount", "32", "-o", folder / "bad.fatbin", folder / "bad.cu"], check=True)
         expect(run(folder, "--budget", file), 1, "gemv_spills sm_90: stack or spills", "gemv_divides ptx: integer divisions in loops 1",
-               "gemv_divides ptx: uses memory before griddepcontrol.wait")
+               "gemv_divides ptx: uses memory before griddepcontrol.wait",
+               "conv_waits_sometimes ptx: uses memory before griddepcontrol.wait")
+        if "conv_waits ptx: uses" in run(folder, "--budget", file)[1]:
+            sys.exit("expected conv_waits to wait")
 
         # Cut and changed images end in one line.
         whole = (folder / "bad.fatbin").read_bytes()

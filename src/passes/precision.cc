@@ -192,10 +192,11 @@ class Narrowing {
     return is_op(node, "sparkpilot::ConvWeightGradient") && node.attrs.integer("group", 1) == 1;
   }
 
-  // On x86, bf16 multiplies pairs of channels: a first layer with fewer than four is slower in it than in f32. Measured
-  // on a Xeon with AMX: 0.4 to 0.9 of the speed, its Cast included; from four on 0.9 to 3 times.
+  // A convolution of fewer than four channels, as first layers are, is slower in bf16 than in f32 on a Xeon with AMX:
+  // 0.4 to 0.9 of the speed, its Cast included; from four on 0.9 to 3 times. Not measured elsewhere, nor for training.
   bool multiplies_few_channels(const Node& node) const {
-    if (training_ || node.op->name != "Conv" || node.attrs.integer("group", 1) != 1) return false;
+    if (!cpu_features().amx_bf16 || training_ || node.op->name != "Conv" || node.attrs.integer("group", 1) != 1)
+      return false;
     const std::optional<Shape>& weights = graph_.value(node.inputs[1]).shape;
     return weights && (*weights)[1] < 4;
   }

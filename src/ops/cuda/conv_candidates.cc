@@ -249,7 +249,8 @@ int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, std::string_vi
   } else if (way == Way::grouped) {
     state.launch = grouped_launch(sizes);
   } else {
-    const ConvPlan plan = plan_of(conv_plans(sizes, storage, multiprocessors, way == Way::tiles), variant);
+    const ConvPlan plan =
+        plan_of(conv_plans(sizes, storage, multiprocessors, way == Way::tiles, p.is_constant(1)), variant);
     kernel = plan.kernel(storage);
     state.launch = plan.launch(sizes);
     state.arguments.splits = plan.splits;
@@ -317,7 +318,7 @@ std::vector<std::string> variants(const Problem& p) {
   const Storage storage = storage_of(p.outputs[0].dtype);
   const int multiprocessors = p.gpu->facts().multiprocessors;
   if constexpr (kWay == Way::depthwise) return variants_of(depthwise_plans(sizes, storage, multiprocessors));
-  else return variants_of(conv_plans(sizes, storage, multiprocessors, kWay == Way::tiles));
+  else return variants_of(conv_plans(sizes, storage, multiprocessors, kWay == Way::tiles, p.is_constant(1)));
 }
 
 template <Way kWay>

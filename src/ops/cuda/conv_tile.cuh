@@ -146,12 +146,16 @@ class WeightsByPieces {
           piece() % 4 * 16;
     none_ = static_cast<const unsigned char*>(p.weights);
   }
+  // kAhead: maybe before begin_kernel().
+  template <bool kAhead = false>
   __device__ __forceinline__ void begin(unsigned char* buffer) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const bool there = left_ > 0 && i * kRowsAtOnce < channels_;
-      copy_async<16>(buffer + piece_place<kPieces>(row() + i * kRowsAtOnce, piece()),
-                     there ? at_ + i * kRowsAtOnce * 64 : none_, there ? 16 : 0);
+      unsigned char* const to = buffer + piece_place<kPieces>(row() + i * kRowsAtOnce, piece());
+      const unsigned char* const from = there ? at_ + i * kRowsAtOnce * 64 : none_;
+      if constexpr (kAhead) copy_16_ahead(to, from, there ? 16 : 0);
+      else copy_async<16>(to, from, there ? 16 : 0);
     }
     at_ += step_bytes_;
     left_ -= kSlices;
@@ -296,10 +300,9 @@ class Products<F32, kM, kN, kPieces> {
   float sums_[kRows][kColumns];
 };
 
-// Rows of the tile of sums are 8 floats longer than they must be, so that four rows begin in four different banks.
 template <typename T, int kM, int kN, int kPieces, int kStages, typename Image>
 __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments& p) {
-  constexpr int kImage = kM * kPieces * 16, kStage = (kM + kN) * kPieces * 16, kPitch = kN + 8;
+  constexpr int kImage = kM * kPieces * 16, kStage = (kM + kN) * kPieces * 16, kPitch = tile_pitch(kN);
   DYNAMIC_SHARED(memory);
   const sparkpilot::cuda::ConvSizes& s = p.size;
   const long long first_pixel = static_cast<long long>(blockIdx.x) * kM;
@@ -312,7 +315,8 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   Image image(p, first_pixel, first);
   WeightsByPieces<kN, kPieces> weights(p, slices, first_channel, first);
   if (!p.constant_weights) begin_kernel();
-  for (int step = 0; step < least(kStages - 1, count); ++step) weights.begin(memory + step * kStage + kImage);
+  for (int step = 0; step < least(kStages - 1, count); ++step)
+    weights.template begin<true>(memory + step * kStage + kImage);
   begin_kernel();
   using Share = WarpShare<kM, kN>;
   const bool alone = p.splits == 1;
@@ -351,12 +355,9 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   float* const tile = reinterpret_cast<float*>(memory);
   products.put(tile + Share::slice() * kM * kPitch, kPitch);
   __syncthreads();
-  constexpr int kQuadsInRow = kN / 4, kMost = kConvThreads / kQuadsInRow, kRowsAtOnce = kM < kMost ? kM : kMost;
-  const int thread = static_cast<int>(threadIdx.x), row = thread / kQuadsInRow, column = thread % kQuadsInRow * 4;
-  if (row >= kRowsAtOnce) return;  // a small tile has fewer groups of four channels than there are threads
   const long long pixels = static_cast<long long>(s.batch) * s.out_height * s.out_width;
-  const Quads quads{tile + row * kPitch + column, kRowsAtOnce * kPitch, kM / kRowsAtOnce, kRowsAtOnce,
-                    first_channel + column,       first_pixel + row,    pixels,           s.out_channels};
+  if (beyond_quads<kM, kN, kConvThreads>()) return;
+  const Quads quads = quads_of<kM, kN, kConvThreads>(tile, first_pixel, first_channel, pixels, s.out_channels);
   if constexpr (Share::kByDepth) add_slices<Share::kSlices>(quads, kM * kPitch);
   if (!alone) return store_quads<F32>(p.partial + split * pixels * s.out_channels, quads);
   apply_to_quads(epilogue, quads);

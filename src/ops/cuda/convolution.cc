@@ -120,9 +120,9 @@ DirectGemmArguments direct_gemm_of(const ConvArguments& p) {
           .rows = static_cast<int>(pixels(p.size)),
           .columns = p.size.out_channels,
           .depth = static_cast<int>(depth(p.size)),
-          .b_column = kSliceBytes / 2,
+          .b_column = kDirectSlice,
           .a_stride = depth(p.size),
-          .b_slice = 1LL * p.size.out_channels * kSliceBytes / 2,
+          .b_slice = 1LL * p.size.out_channels * kDirectSlice,
           .epilogue = p.epilogue};
 }
 
@@ -130,7 +130,8 @@ DirectGemmArguments direct_gemm_of(const ConvArguments& p) {
 constexpr double kShort = 10000;
 constexpr size_t kFewBytes = 1 << 20;
 
-std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces) {
+std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces,
+                                 bool constant) {
   std::vector<ModelledPlan<ConvPlan>> all;
   size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
@@ -162,9 +163,9 @@ std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int mul
     if (tile.by_depth() && of_32.grid_x * of_32.grid_y >= static_cast<unsigned>(multiprocessors)) continue;
     consider(tile);
   }
-  if (pieces && conv_is_product(size)) {
+  if (pieces && constant && conv_is_product(size)) {
     for (const DirectGemmPlan& plan : direct_gemm_plans(storage, pixels(size), size.out_channels, depth(size))) {
-      add({.tile = {plan.rows, plan.columns, 0, 0}, .direct = plan},
+      add({.tile = {plan.rows, plan.columns}, .direct = plan},
           plan.cycles(pixels(size), size.out_channels, depth(size), multiprocessors));
     }
   }

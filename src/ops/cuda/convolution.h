@@ -111,7 +111,9 @@ DirectGemmArguments direct_gemm_of(const ConvArguments& arguments);
 // Plans that are worth timing on a GPU with this many multiprocessors; `pieces` false: for conv_any. The first is the
 // one that a model expects to be the fastest; at least half of the multiprocessors have a block in it, if tiles and
 // splits allow it.
-std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces = true);
+// direct_gemm_*, which loads weights ahead, only for `constant` ones.
+std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces = true,
+                                 bool constant = true);
 inline ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces = true) {
   return conv_plans(size, storage, multiprocessors, pieces).front();
 }

@@ -67,6 +67,9 @@ template <int kBytes>
 inline void copy_async(void* to, const void* from, int bytes, SPARKPILOT_EMULATOR_HERE) {
   sparkpilot::emulator::copy_async({to, from, kBytes, static_cast<unsigned>(bytes), here});
 }
+inline void copy_16_ahead(void* to, const void* from, int bytes, SPARKPILOT_EMULATOR_HERE) {
+  sparkpilot::emulator::copy_async({to, from, 16, static_cast<unsigned>(bytes), here});
+}
 inline void copy_commit() { sparkpilot::emulator::commit_copies(); }
 template <int kPending>
 inline void copy_wait() {

@@ -11,9 +11,10 @@ __device__ __forceinline__ void begin_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// Behind begin_kernel(): the next launch may begin now, up to its own begin_kernel(), while this one computes. Products
-// of one row do so at once, others where only their epilogue is left: a network lost 10 % on an H100 where all did so
-// at once, and gained 7 to 12 % this way.
+// Behind begin_kernel(): the next launch may begin now, up to its own begin_kernel(), while this one computes. At once
+// in products of one row, in attention and in kernels that move or reduce; where only the epilogue is left in depthwise
+// convolutions by rows, other convolutions and other products: networks lost 10 % on an H100 where those began at once,
+// too, and gained 7 to 12 % this way. Elsewhere it was not tried; then the next launch begins as this one ends.
 __device__ __forceinline__ void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -115,6 +116,12 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, int bytes
                  "r"(bytes)
                  : "memory");
   }
+}
+// The same before begin_kernel(), of what the launch before this one does not write. scripts/gpu_budget.py knows it by
+// the 128 bytes, and the loads ahead as those that are not `nc`, of what nobody reads again.
+__device__ __forceinline__ void copy_16_ahead(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
+               : "memory");
 }
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until at most kPending groups of this thread are under way. Other threads see the data after a barrier.

@@ -1,6 +1,5 @@
 #include "ops/cuda/direct_gemm.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -27,12 +26,12 @@ KernelLaunch DirectGemmPlan::launch(long long all_rows, int all_columns) const {
           .threads = static_cast<unsigned>(rows / 16 * (columns / 16) * depth_warps * 32)};
 }
 
-// 600 clocks of waiting once; then blocks of a multiprocessor one after another: 40 for the 32 of depth that a warp has
-// at once, bytes at 48 a clock, and 1/16 for each sum that is stored.
+// Guesses: 600 clocks of waiting once; then blocks of a multiprocessor one after another: 40 for each slice of a warp,
+// bytes at 48 a clock, and 1/16 for each sum that is stored.
 double DirectGemmPlan::cycles(long long all_rows, int all_columns, long long depth, int multiprocessors) const {
   const KernelLaunch grid = launch(all_rows, all_columns);
   const auto blocks = static_cast<double>(divided(1LL * grid.grid_x * grid.grid_y, multiprocessors));
-  const auto slices = static_cast<double>(divided(divided(depth, 32), depth_warps));
+  const auto slices = static_cast<double>(divided(divided(depth, kDirectSlice), depth_warps));
   const double bytes = static_cast<double>(2 * depth) * (rows + columns);
   return 600 + blocks * (slices * 40 + bytes / 48 + rows * columns / 16.0);
 }
@@ -42,7 +41,7 @@ std::vector<DirectGemmPlan> direct_gemm_plans(Storage storage, long long rows, i
   std::vector<DirectGemmPlan> out;
   if (storage == Storage::f32 || depth % 8 != 0 || depth > kMost / 2 || rows > kMost) return out;
   for (const DirectGemmPlan& plan : kDirectGemmPlans) {
-    const bool idle = divided(depth, 32) < plan.depth_warps;
+    const bool idle = divided(depth, kDirectSlice) < plan.depth_warps;
     if (!idle && divided(columns, plan.columns) <= 65535) out.push_back(plan);
   }
   return out;

@@ -8,6 +8,7 @@
 namespace {
 
 using sparkpilot::cuda::DirectGemmArguments;
+using sparkpilot::cuda::kDirectSlice;
 
 // A warp's share of the depth: every kWarpsK-th slice of 32. A lane loads 16 bytes of a slice of two rows and of two
 // columns, eight elements that lie together, and takes them as elements 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 (q: lane % 4)
@@ -18,15 +19,15 @@ class Operands {
  public:
   __device__ __forceinline__ Operands(const DirectGemmArguments& p, int row, int column, int first_slice)
       : b_step_(p.b_slice * 2 * kWarpsK) {
-    const int quad = static_cast<int>(threadIdx.x) % 4, slices = (p.depth + 31) / 32;
+    const int quad = static_cast<int>(threadIdx.x) % 4, slices = (p.depth + kDirectSlice - 1) / kDirectSlice;
     steps_ = (slices - first_slice + kWarpsK - 1) / kWarpsK;
     // A last slice that is not whole lacks the pieces of some lanes.
-    const bool lacks = (slices - 1 - first_slice) % kWarpsK == 0 && (slices - 1) * 4 + quad >= p.depth / 8;
+    const bool lacks = (slices - 1 - first_slice) % kWarpsK == 0 && (slices - 1) * kDirectSlice + quad * 8 >= p.depth;
     loads_ = lacks ? steps_ - 1 : steps_;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const long long r = device::least(row + i * 8, p.rows - 1), c = device::least(column + i * 8, p.columns - 1);
-      a_[i] = static_cast<const unsigned char*>(p.a) + r * p.a_stride * 2 + first_slice * 64 + quad * 16;
+      a_[i] = static_cast<const unsigned char*>(p.a) + r * p.a_stride * 2 + first_slice * kSliceBytes + quad * 16;
       b_[i] = static_cast<const unsigned char*>(p.b) + c * p.b_column * 2 + first_slice * p.b_slice * 2 + quad * 16;
     }
   }
@@ -59,7 +60,7 @@ class Operands {
   }
 
  private:
-  static constexpr int kAhead = 4, kStepBytes = kWarpsK * 64;
+  static constexpr int kAhead = 4, kSliceBytes = kDirectSlice * 2, kStepBytes = kWarpsK * kSliceBytes;
 
   // Into place i, what comes `step` steps after the one that is next.
   __device__ __forceinline__ void load_a(int i, int step) {
@@ -84,7 +85,8 @@ class Operands {
 
 template <typename T, int kWarpsM, int kWarpsN, int kWarpsK>
 __device__ __forceinline__ void direct_gemm(const DirectGemmArguments& p) {
-  constexpr int kRows = kWarpsM * 16, kColumns = kWarpsN * 16, kPitch = kColumns + 8, kSums = kRows * kPitch;
+  constexpr int kRows = kWarpsM * 16, kColumns = kWarpsN * 16, kPitch = device::tile_pitch(kColumns),
+                kSums = kRows * kPitch;
   constexpr int kThreads = kWarpsM * kWarpsN * kWarpsK * 32;
   STATIC_SHARED(float, tile, kWarpsK* kSums);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
@@ -118,17 +120,8 @@ __device__ __forceinline__ void direct_gemm(const DirectGemmArguments& p) {
     }
   }
   __syncthreads();
-  constexpr int kQuadsInRow = kColumns / 4, kMost = kThreads / kQuadsInRow, kRowsAtOnce = kRows < kMost ? kRows : kMost;
-  const int row = thread / kQuadsInRow, column = thread % kQuadsInRow * 4;
-  if (row >= kRowsAtOnce) return;
-  const device::Quads quads{tile + row * kPitch + column,
-                            kRowsAtOnce * kPitch,
-                            kRows / kRowsAtOnce,
-                            kRowsAtOnce,
-                            first_column + column,
-                            first_row + row,
-                            p.rows,
-                            p.columns};
+  if (device::beyond_quads<kRows, kColumns, kThreads>()) return;
+  const auto quads = device::quads_of<kRows, kColumns, kThreads>(tile, first_row, first_column, p.rows, p.columns);
   if constexpr (kWarpsK > 1) device::add_slices<kWarpsK>(quads, kSums);
   device::apply_to_quads(epilogue, quads);
   device::store_quads<T>(p.y, quads);

@@ -13,11 +13,13 @@
 
 namespace sparkpilot::cuda {
 
+inline constexpr int kDirectSlice = 32;  // elements of depth that two mma multiply
+
 // y = epilogue(a x b + bias). a and b begin at multiples of 16 bytes, their strides and depth are multiples of 8
 // elements. b is not written while the kernel waits for the one before it.
 struct DirectGemmArguments {
   const void* a;      // [rows, depth], a_stride elements from row to row
-  const void* b;      // element (depth k, column n) at k / 32 * b_slice + n * b_column + k % 32
+  const void* b;      // element (depth k, column n) at k / kDirectSlice * b_slice + n * b_column + k % kDirectSlice
   const float* bias;  // [columns], or null
   void* y;            // [rows, columns], at a multiple of 16 bytes
   int rows, columns, depth;

@@ -11,7 +11,8 @@ struct Sizes {
 
 size_t size_of(long long elements) { return static_cast<size_t>(elements); }
 
-void check(const TestStorage& storage, const DirectGemmPlan& plan, const Sizes& s) {
+// `bare`: without bias and epilogue.
+void check(const TestStorage& storage, const DirectGemmPlan& plan, const Sizes& s, bool bare = false) {
   const long long stride = s.depth + s.beyond;
   const std::vector<double> a = storage.random(size_of(s.rows * stride), 1, 1.0);
   const std::vector<double> b = storage.random(size_of(s.columns * stride), 2, 1 / std::sqrt(s.depth));
@@ -19,22 +20,22 @@ void check(const TestStorage& storage, const DirectGemmPlan& plan, const Sizes& 
   std::vector<double> expected;
   for (int row = 0; row < s.rows; ++row) {
     for (int column = 0; column < s.columns; ++column) {
-      double sum = bias[size_of(column)];
+      double sum = bare ? 0 : bias[size_of(column)];
       for (int k = 0; k < s.depth; ++k) sum += a[size_of(row * stride + k)] * b[size_of(column * stride + k)];
       expected.push_back(sum);
     }
   }
   const TestEpilogue epilogue(storage, size_of(s.rows), size_of(s.columns));
-  epilogue.apply(expected);
+  if (!bare) epilogue.apply(expected);
   TestRun run;
   DirectGemmArguments p{};
   p.a = run.input(storage, a);
   p.b = run.input(storage, b);
-  p.bias = static_cast<const float*>(run.input(kStorages[0], bias));
+  if (!bare) p.bias = static_cast<const float*>(run.input(kStorages[0], bias));
   p.y = run.output(storage, expected.size());
   p.rows = s.rows, p.columns = s.columns, p.depth = s.depth;
   p.a_stride = stride, p.b_column = static_cast<int>(stride), p.b_slice = 32;
-  p.epilogue = epilogue.steps(run, storage);
+  if (!bare) p.epilogue = epilogue.steps(run, storage);
   run.launch(plan.kernel(storage_of(storage)), p, plan.launch(s.rows, s.columns));
   EXPECT_TRUE(run.near(expected, storage.tolerance(2e-6), 1.0))
       << plan.kernel(storage_of(storage)) << " " << s.rows << "x" << s.depth << " by " << s.columns;
@@ -46,6 +47,7 @@ TEST(CudaDirectGemm, AtOddSizes) {
     if (storage.dtype == DType::f32) continue;
     for (const DirectGemmPlan& plan : kDirectGemmPlans) {
       for (const Sizes& s : sizes) check(storage, plan, s);
+      check(storage, plan, {13, 19, 72}, true);
     }
   }
 }

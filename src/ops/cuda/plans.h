@@ -18,7 +18,8 @@ struct ModelledPlan {
 };
 
 // `all[best]`, then the others that the model expects to take at most twice as long, the fastest first: at most two
-// with the same tile, and eight in all. Every Plan has variant(), a name that differs from the others', and tile.
+// with the same tile, and eight in all. Every Plan has variant(), a name that differs from the others', tile, and
+// direct.
 template <typename Plan>
 std::vector<Plan> worth_timing(std::vector<ModelledPlan<Plan>> all, size_t best) {
   constexpr size_t kMost = 8;
@@ -29,7 +30,8 @@ std::vector<Plan> worth_timing(std::vector<ModelledPlan<Plan>> all, size_t best)
   std::ranges::stable_sort(all, {}, &ModelledPlan<Plan>::cycles);
   for (const ModelledPlan<Plan>& other : all) {
     if (out.size() == kMost || !(other.cycles <= most)) break;
-    const auto same = std::ranges::count_if(out, [&](const Plan& plan) { return plan.tile == other.plan.tile; });
+    const auto same = std::ranges::count_if(
+        out, [&](const Plan& plan) { return plan.tile == other.plan.tile && plan.direct == other.plan.direct; });
     if (same < kMostOfATile) out.push_back(other.plan);
   }
   return out;

@@ -11,12 +11,10 @@
 #include "ops/cuda/plans.h"
 #include "ops/cuda/product_weights.h"
 #include "ops/cuda/products.h"
-#include "ops/cuda/strided.h"
 
 namespace sparkpilot::cuda {
 namespace {
 
-constexpr GemmTile kSmallestTile{32, 32};
 constexpr int64_t kMostSize = int64_t{1} << 30;
 
 enum class Way { gemv, gemv_rows, gemm };
@@ -24,8 +22,7 @@ enum class Way { gemv, gemv_rows, gemm };
 struct ProductState : KernelState {
   Way way = Way::gemm;
   const GpuFunction *function = nullptr, *sum = nullptr;
-  std::optional<DirectGemmPlan> direct;  // `function` is its, where A begins at a multiple of 16 bytes; else `tiled`
-  const GpuFunction* tiled = nullptr;
+  std::optional<DirectGemmPlan> direct;  // whose function it is
   PackedWeights weights;
   std::shared_ptr<Buffer> bias;
   int c = -1;  // the input that is the bias, if that is not constant
@@ -198,11 +195,12 @@ void product_take_variant(const Problem& p, const GemmArgs& args, std::string_vi
   GemmArguments& tiles = state.tiles;
   tiles.parts = plan.parts;
   tiles.part_depth = plan.part_depth;
-  state.tile = plan.direct ? kSmallestTile : plan.tile;
+  state.tile = plan.tile;
   state.workspace = static_cast<int64_t>(gemm_partial_bytes(tiles));
-  state.tiled = &kernel_on(*p.gpu, gemm_name(storage_of(dtype), layout_of(p, args.shape), state.tile));
   state.direct = plan.direct;
-  state.function = plan.direct ? &kernel_on(*p.gpu, plan.direct->kernel(storage_of(dtype))) : state.tiled;
+  const Storage storage = storage_of(dtype);
+  state.function = &kernel_on(
+      *p.gpu, plan.direct ? plan.direct->kernel(storage) : gemm_name(storage, layout_of(p, args.shape), plan.tile));
   state.sum = plan.parts > 1 ? &kernel_on(*p.gpu, "gemm_sum_" + std::string(*storage_suffix(dtype))) : nullptr;
 }
 
@@ -226,11 +224,11 @@ void product_run(const Call& call) {
   if (state.c >= 0) tiles.bias = call.inputs[static_cast<size_t>(state.c)].as<float>();
   tiles.partial = reinterpret_cast<float*>(call.workspace);
   tiles.epilogue = bound_epilogue(state.epilogue, call, tiles.n);
-  if (state.direct && is_aligned(tiles.a, 16)) {
+  if (state.direct) {
     call.stream->launch(*state.function, state.direct->launch(tiles.m, tiles.n), direct_gemm_of(tiles));
     return;
   }
-  call.stream->launch(*state.tiled, gemm_launch(tiles, state.tile), tiles);
+  call.stream->launch(*state.function, gemm_launch(tiles, state.tile), tiles);
   if (state.sum) call.stream->launch(*state.sum, gemm_sum_launch(tiles), tiles);
 }
 

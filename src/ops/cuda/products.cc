@@ -29,7 +29,7 @@ double expected_cycles(Storage storage, GemmTile tile, long long blocks, int ste
   return at_once * (steps * (products + step_overhead / hidden) + block_overhead / hidden + elements * store);
 }
 
-// What the model of direct_gemm_* does not have, and the one above has.
+// Of the overheads of a block that are in the model above and not in that of direct_gemm_*: a guess, as they are.
 constexpr double kDirectOverhead = 1400;
 
 // Whether the grids are those that CUDA takes.
@@ -97,7 +97,7 @@ DirectGemmArguments direct_gemm_of(const GemmArguments& p) {
           .depth = p.k,
           .b_column = static_cast<int>(p.b_stride),
           .a_stride = p.a_stride,
-          .b_slice = 32,
+          .b_slice = kDirectSlice,
           .epilogue = p.epilogue};
 }
 

@@ -21,6 +21,31 @@ struct Quads {
   }
 };
 
+// Floats from row to row of a tile of sums: 8 more than there must be, so that four rows begin in four different banks.
+__device__ constexpr int tile_pitch(int columns) { return columns + 8; }
+
+// Whether a thread has none of the groups of four of a tile, which has fewer than there are threads.
+template <int kRows, int kColumns, int kThreads>
+__device__ __forceinline__ bool beyond_quads() {
+  return static_cast<int>(threadIdx.x) >= kRows * (kColumns / 4);
+}
+// The share of the others in a tile of sums, whose first is that of first_row and first_column of a result of rows by
+// columns.
+template <int kRows, int kColumns, int kThreads>
+__device__ __forceinline__ Quads quads_of(float* tile, long long first_row, int first_column, long long rows,
+                                          int columns) {
+  constexpr int kInRow = kColumns / 4, kMost = kThreads / kInRow, kRowsAtOnce = kRows < kMost ? kRows : kMost;
+  const int row = static_cast<int>(threadIdx.x) / kInRow, column = static_cast<int>(threadIdx.x) % kInRow * 4;
+  return {tile + row * tile_pitch(kColumns) + column,
+          kRowsAtOnce * tile_pitch(kColumns),
+          kRows / kRowsAtOnce,
+          kRowsAtOnce,
+          first_column + column,
+          first_row + row,
+          rows,
+          columns};
+}
+
 __device__ __forceinline__ void combine(sparkpilot::cuda::EpilogueStep::Kind kind, float* sums,
                                         const float (&with)[4]) {
   const uint4 bits = load_16(sums);

@@ -66,14 +66,14 @@ WORD(e2m1x2) {
 }
 WORD(e4m3_value) { out<float>(p)[thread()] = device::e4m3_value(in<uint8_t>(p)[thread()]); }
 
-// 16 bytes by a load or, in even threads, one ahead of begin_kernel(), 16 by a load of what is read once, 8 and 8
-// likewise, 16 in pieces of 4 that are read once; thread t's lie together.
+// 16 bytes by a load, in even threads by one that may come ahead of begin_kernel(), 16 by a load of what is read once,
+// 8 and 8 likewise, 16 in pieces of 4 that are read once; thread t's lie together.
 WORD(wide_copies) {
   const char* const from = in<char>(p) + thread() * 64;
   char* const to = out<char>(p) + thread() * 64;
   device::store_16(to, threadIdx.x % 2 ? device::load_16(from) : device::load_16_ahead(from));
   device::store_16(to + 16, device::load_16_once(from + 16));
-  device::store_8(to + 32, device::load_8(from + 32));
+  device::store_8(to + 32, threadIdx.x % 2 ? device::load_8(from + 32) : device::load_8_ahead(from + 32));
   device::store_8(to + 40, device::load_8_once(from + 40));
   for (int i = 0; i < 4; ++i) out<uint32_t>(p)[thread() * 16 + 12 + i] = device::load_4_once(from + 48 + i * 4);
 }
