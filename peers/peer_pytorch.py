@@ -54,7 +54,7 @@ class Adapter:
         if missing:
             raise Refused(f"no input is given for {missing[0]}")
         self.arrays = [self.torch.from_numpy(arrays[name]).to(self.device) for name in self.inputs]
-        self.call = lambda: (self.operations or self.module)(*self.arrays)
+        self.call = lambda: (self.module if self.plain else self.operations)(*self.arrays)
         shapes = [tuple(array.shape) for array in self.arrays]
         if not self.plain and self.shapes != shapes:
             self.operations, self.shapes = self.traced(), shapes
