@@ -16,7 +16,7 @@ class Adapter:
     def __init__(self):
         torch = sparkpilot_peer.version_of("torch", "2.0").split("+")[0]
         self.engine = f"PyTorch {torch}, onnx2torch {sparkpilot_peer.version_of('onnx2torch', '1.5')}"
-        self.module = self.operations = self.shapes = self.arrays = self.results = None
+        self.module = self.arrays = self.results = None
 
     def load(self, request):
         provider = request["provider"] or "cpu"
@@ -44,8 +44,8 @@ class Adapter:
         constant = {tensor.name for tensor in model.graph.initializer}
         self.inputs = [value.name for value in model.graph.input if value.name not in constant]
         self.names = [value.name for value in model.graph.output]
-        self.module, self.operations = onnx2torch.convert(model).eval().to(self.device), None
-        self.shapes = None  # that operations are made for
+        self.module = onnx2torch.convert(model).eval().to(self.device)
+        self.shapes = None  # those that `operations` are made for
         return {"device": provider.upper(), "precision": sparkpilot_peer.precision_of(request),
                 "threads": torch.get_num_threads() if self.device == "cpu" else None}
 

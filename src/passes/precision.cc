@@ -193,7 +193,7 @@ class Narrowing {
   }
 
   // A convolution of fewer than four channels, as first layers are, is slower in bf16 than in f32 on a Xeon with AMX:
-  // 0.4 to 0.9 of the speed, its Cast included; from four on 0.9 to 3 times. Not measured elsewhere, nor for training.
+  // 0.4 to 1.0 of the speed, its Cast included; from four on 0.9 to 3 times. Not measured elsewhere, nor for training.
   bool multiplies_few_channels(const Node& node) const {
     if (!cpu_features().amx_bf16 || training_ || node.op->name != "Conv" || node.attrs.integer("group", 1) != 1)
       return false;

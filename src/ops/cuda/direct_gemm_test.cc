@@ -34,7 +34,7 @@ void check(const TestStorage& storage, const DirectGemmPlan& plan, const Sizes& 
   if (!bare) p.bias = static_cast<const float*>(run.input(kStorages[0], bias));
   p.y = run.output(storage, expected.size());
   p.rows = s.rows, p.columns = s.columns, p.depth = s.depth;
-  p.a_stride = stride, p.b_column = static_cast<int>(stride), p.b_slice = 32;
+  p.a_stride = stride, p.b_column = static_cast<int>(stride), p.b_slice = kDirectSlice;
   if (!bare) p.epilogue = epilogue.steps(run, storage);
   run.launch(plan.kernel(storage_of(storage)), p, plan.launch(s.rows, s.columns));
   EXPECT_TRUE(run.near(expected, storage.tolerance(2e-6), 1.0))

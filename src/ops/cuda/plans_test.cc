@@ -98,6 +98,24 @@ TEST(CudaPlans, OfProducts) {
   EXPECT_TRUE(gemm_plans(Storage::f16, GemmLayout::nk, 1, 16, 1 << 29, 2, 48).empty());
 }
 
+TEST(CudaPlans, OfProductsByConstantWeights) {
+  for (const int multiprocessors : kMultiprocessors) {
+    const std::vector<GemmPlan> plans =
+        gemm_plans(Storage::f16, GemmLayout::nk, 1, 10, 512, 2048, multiprocessors, true);
+    expect_few_and_named(plans, 8);
+    EXPECT_TRUE(std::ranges::any_of(plans, [](const GemmPlan& plan) { return plan.direct.has_value(); }));
+    for (const GemmPlan& plan : plans) {
+      if (plan.direct) expect_legal(plan.direct->launch(10, 512));
+    }
+  }
+  // A tile of direct_gemm leaves its place to both plans of gemm's tile of that size.
+  const auto plan = [](int parts, double cycles, std::optional<DirectGemmPlan> direct = {}) {
+    return ModelledPlan<GemmPlan>{{{32, 32}, parts, kGemmDepth, direct}, cycles};
+  };
+  const std::vector<ModelledPlan<GemmPlan>> all{plan(1, 100, kDirectGemmPlans[0]), plan(1, 110), plan(2, 120)};
+  EXPECT_EQ(variants_of(worth_timing(all, 0)), (std::vector<std::string>{"direct 32x32", "32x32", "32x32 in 2 parts"}));
+}
+
 TEST(CudaPlans, OfRows) {
   EXPECT_EQ(variants_of(warp_plans(2, 4)), (std::vector<std::string>{"2 warps", "4 warps", "1 warp"}));
   EXPECT_EQ(variants_of(warp_plans(1, 4)), (std::vector<std::string>{"1 warp", "2 warps"}));
