@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -119,6 +121,17 @@ void read_amx(uint32_t leaf7_edx, uint64_t xcr0, CpuFeatures& features) {
 }
 
 const CpuFeatures& cpu_features() { return features(); }
+
+bool may_use_amx() {
+#if defined(__x86_64__) && defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  if (!features().amx_bf16 && !features().amx_int8) return false;
+  static const bool may = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return may;
+#else
+  return false;
+#endif
+}
 
 void require_processor([[maybe_unused]] const CpuFeatures& features) {
 #if defined(__x86_64__)

@@ -18,7 +18,7 @@ struct CpuFeatures {
   int logical = 1;    // processors this process may use
   bool avx2 = false;  // with FMA, F16C, BMI and BMI2, as kernels for it use them
   bool avx512 = false, avx512_bf16 = false, avx512_vnni = false, avx_vnni = false;
-  bool amx_bf16 = false, amx_int8 = false;  // if the system saves the tiles; a process must also request them
+  bool amx_bf16 = false, amx_int8 = false;  // if the system saves the tiles; see may_use_amx()
   bool neon = false, neon_bf16 = false, dotprod = false, i8mm = false, sve = false;
   // One line such as "avx2 avx512 avx512_bf16".
   std::string isa() const;
@@ -34,6 +34,10 @@ const CpuFeatures& cpu_features();
 // would end the process there by an illegal instruction. The program, launch() (ir/launch.h) and WorldStepper (sim) ask
 // first.
 void require_processor(const CpuFeatures& features);
+
+// Whether the processor has AMX, with any kind of product, and the system lets this process use it: Linux gives a
+// process the tiles' state on request only, which the first call makes for the rest of the process's life. Thread-safe.
+bool may_use_amx();
 
 // Levels that this processor can be limited to, the strongest first, of: avx512 (without VNNI and bf16), avx2, baseline
 // (the least that kernels are compiled for: AVX2, or NEON without bf16 and i8mm).

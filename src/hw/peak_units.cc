@@ -1,8 +1,5 @@
 #include "hw/peak_units.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "hw/cpu.h"
 
 // Written as assembly, so that exactly this instruction is measured: nothing is moved or left out. There are enough
@@ -105,16 +102,6 @@ static_assert(sizeof(TileConfig) == 64);
 SPARKPILOT_TILE_LOOP(tiles_bf16, kBf16Pair, SPARKPILOT_6(SPARKPILOT_TILE_BF16))
 SPARKPILOT_TILE_LOOP(tiles_i8, kBytes, SPARKPILOT_6(SPARKPILOT_TILE_BYTES))
 
-// Linux gives a process the tiles' state only on request, and for the rest of its life.
-bool may_use_tiles() {
-#if defined(SYS_arch_prctl)
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-  return false;
-#endif
-}
-
 #else
 
 #define SPARKPILOT_REGISTERS                                                                                         \
@@ -160,7 +147,7 @@ std::vector<UnitLoop> unit_loops() {
   else if (cpu.avx_vnni) loops.push_back({"avx_vnni", i8, 12 * 64, kRounds, vnni_256});
   else if (cpu.avx2) loops.push_back({"avx2", i8, 12 * 64, kRounds, pairs_256});
   else if (__builtin_cpu_supports("ssse3")) loops.push_back({"ssse3", i8, 12 * 32, kRounds, pairs_128});
-  const bool tiles = (cpu.amx_bf16 || cpu.amx_int8) && may_use_tiles();
+  const bool tiles = may_use_amx();
   if (tiles && cpu.amx_bf16) loops.push_back({"amx_bf16", bf16, 6 * 2 * 16 * 16 * 32, kTileRounds, tiles_bf16});
   if (tiles && cpu.amx_int8) loops.push_back({"amx_int8", i8, 6 * 2 * 16 * 16 * 64, kTileRounds, tiles_i8});
 #else

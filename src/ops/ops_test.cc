@@ -19,6 +19,7 @@
 #include "ir/launch.h"
 #include "ops/check.h"
 #include "ops/cpu/composed.h"
+#include "ops/cpu/gemm/amx_tile.h"
 #include "ops/cpu/gemm/dot_tile.h"
 #include "ops/cpu/limit.h"
 
@@ -104,14 +105,15 @@ TEST(OpTable, EveryCandidateMatchesItsReference) {
   // Some case must reach each kernel, except those that this processor cannot run.
   for (const std::string& kernel : never) {
     const CpuFeatures& cpu = cpu_features();
-    const bool absent = (kernel.ends_with("/dot") && dot_group() == 0) || (kernel.ends_with("/onednn") && !cpu.avx2) ||
+    const bool absent = (kernel.ends_with("/dot") && dot_group() == 0) || (kernel.ends_with("/amx") && !has_amx()) ||
+                        (kernel.ends_with("/onednn") && !cpu.avx2) ||
                         (kernel == "sparkpilot::WideGemm/onednn" && !cpu.avx512_bf16);
     EXPECT_TRUE(absent || ran.contains(kernel)) << "no case that " << kernel << " accepts";
   }
 }
 
-// Whether the kernel may be, or may run, one of oneDNN's, which split work by threads as they like. What a composed kernel
-// runs depends on the processor: a convolution of it is oneDNN's with AVX2, and an own one with AVX-512.
+// Whether the kernel may be, or may run, one of oneDNN's, which split work by threads as they like. What a composed
+// kernel runs depends on the processor: a convolution of it is oneDNN's with AVX2, and an own one with AVX-512.
 bool may_be_onednn(const OpDef& op, const Kernel& kernel) {
   return kernel.name == "onednn" || (kernel.run == run_composed && op.name.starts_with("Conv"));
 }

@@ -301,7 +301,11 @@ constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},      {"channels_las
                                {"pads", AttrType::integers},      {"strides", AttrType::integers},
                                {"x_cast", AttrType::integer},     {"x_channels_first", AttrType::integer}};
 // Shapes for which the project's kernels are faster.
-std::string_view onednn_yields(const Problem& p) { return conv_simd_wins(p) ? "simd" : conv_dot_wins(p) ? "dot" : ""; }
+std::string_view onednn_yields(const Problem& p) {
+  if (conv_simd_wins(p)) return "simd";
+  const std::string_view fastest = conv_of_bf16(p);
+  return fastest == "onednn" ? "" : fastest;
+}
 
 constexpr Kernel kCpu[] = {
     {.name = "onednn",
@@ -310,7 +314,15 @@ constexpr Kernel kCpu[] = {
      .run = onednn::run,
      .yields = onednn_yields},
     {.name = "simd", .accepts = of_one_type<conv_simd_accepts>, .prepare = conv_simd_prepare, .run = conv_simd_run},
-    {.name = "dot", .accepts = of_one_type<conv_dot_accepts>, .prepare = conv_dot_prepare, .run = dot_run},
+    {.name = "amx",
+     .accepts = of_one_type<conv_amx_accepts>,
+     .prepare = [](const Problem& p) { return conv_dot_prepare(p, true); },
+     .run = dot_run,
+     .yields = [](const Problem& p) -> std::string_view { return conv_of_bf16(p) == "amx" ? "" : "dot"; }},
+    {.name = "dot",
+     .accepts = of_one_type<conv_dot_accepts>,
+     .prepare = [](const Problem& p) { return conv_dot_prepare(p, false); },
+     .run = dot_run},
     {.name = "packed",
      .accepts = of_one_type<conv_packed_accepts>,
      .prepare = conv_packed_prepare,

@@ -1,6 +1,9 @@
 #include "ops/cpu/gemm/dot_store.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "hwy/base.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -17,6 +20,7 @@ namespace {
 constexpr __mmask16 kAll = 0xffff;
 
 // x / (1 + exp(-2 u)), which is x (1 + tanh(u)) / 2, with exp as a power of two: its fraction as a polynomial.
+// The reciprocal is good to 2^-14.
 SPARKPILOT_DOT inline __m512 gelu(__m512 x) {
   constexpr float kScale = -2.0f * 0.7978845608f * 1.4426950409f;
   const __m512 cubic = _mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(0.044715f * kScale), _mm512_set1_ps(kScale));
@@ -27,31 +31,59 @@ SPARKPILOT_DOT inline __m512 gelu(__m512 x) {
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.6951168246f));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
   const __m512 e = _mm512_maskz_scalef_ps(kAll, p, power);
-  return _mm512_div_ps(x, _mm512_add_ps(e, _mm512_set1_ps(1.0f)));
+  return _mm512_mul_ps(x, _mm512_maskz_rcp14_ps(kAll, _mm512_add_ps(e, _mm512_set1_ps(1.0f))));
 }
 
-template <DotStore::Last kLast>
-SPARKPILOT_DOT inline __m256i finish(__m512 v, __m256i other) {
+struct Lines {
+  const float* x;
+  int64_t stride;
+  const BFloat16* other;  // of DotStore::add
+  BFloat16* y;
+  int64_t output_stride;  // of `other`, too
+  int64_t lines, length;
+  float low, high;
+};
+
+template <DotStore::Last kLast, bool kClamps>
+SPARKPILOT_DOT HWY_INLINE __m512 finished(const Lines& t, __m512 v, const BFloat16* other, __mmask16 mask) {
+  if constexpr (kClamps) {  // comparisons with NaN are false
+    const __m512 low = _mm512_set1_ps(t.low), high = _mm512_set1_ps(t.high);
+    v = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, high, _CMP_GT_OQ), v, high);
+    v = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, low, _CMP_LT_OQ), v, low);
+  }
   if constexpr (kLast == DotStore::gelu_tanh) v = gelu(v);
   if constexpr (kLast == DotStore::add) {
-    const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, other);
+    const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, _mm256_maskz_loadu_epi16(mask, other));
     v = _mm512_add_ps(v, _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, wide, 16)));
   }
-  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
+  return v;
+}
+
+template <DotStore::Last kLast, bool kClamps>
+SPARKPILOT_DOT void store_lines(const Lines& t) {
+  for (int64_t line = 0; line < t.lines; ++line) {
+    const float* x = t.x + line * t.stride;
+    const BFloat16* other = t.other ? t.other + line * t.output_stride : nullptr;
+    BFloat16* y = t.y + line * t.output_stride;
+    int64_t i = 0;
+    for (; i + 32 <= t.length; i += 32) {
+      const __m512 first = finished<kLast, kClamps>(t, _mm512_loadu_ps(x + i), other + i, kAll);
+      const __m512 second = finished<kLast, kClamps>(t, _mm512_loadu_ps(x + i + 16), other + i + 16, kAll);
+      _mm512_storeu_si512(y + i, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first)));
+    }
+    for (; i < t.length; i += 16) {
+      const auto mask = static_cast<__mmask16>(t.length - i >= 16 ? 0xffff : (1 << (t.length - i)) - 1);
+      const __m512 v = finished<kLast, kClamps>(t, _mm512_maskz_loadu_ps(mask, x + i), other + i, mask);
+      _mm256_mask_storeu_epi16(y + i, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
+    }
+  }
 }
 
 template <DotStore::Last kLast>
-SPARKPILOT_DOT void store_line(const float* x, const BFloat16* other, BFloat16* y, int64_t n) {
-  constexpr bool kReads = kLast == DotStore::add;
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const __m256i from = kReads ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(other + i)) : __m256i{};
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), finish<kLast>(_mm512_loadu_ps(x + i), from));
-  }
-  if (i == n) return;
-  const auto mask = static_cast<__mmask16>((1 << (n - i)) - 1);
-  const __m256i from = kReads ? _mm256_maskz_loadu_epi16(mask, other + i) : __m256i{};
-  _mm256_mask_storeu_epi16(y + i, mask, finish<kLast>(_mm512_maskz_loadu_ps(mask, x + i), from));
+void store_lines(const Lines& lines) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (lines.low > -kInfinity || lines.high < kInfinity) store_lines<kLast, true>(lines);
+  else store_lines<kLast, false>(lines);
 }
 
 #endif
@@ -74,18 +106,18 @@ void DotStore::store(const Epilogue::Operands& operands, const Epilogue::Tile& t
   if (!first.empty()) first.apply_rows(operands, tile);
   const bool dense = tile.length == tile.stride && tile.length == tile.output_stride;
   const int64_t lines = dense ? 1 : tile.lines, length = dense ? tile.lines * tile.length : tile.length;
-  for (int64_t i = 0; i < lines; ++i) {
-    const float* x = tile.data + i * tile.stride;
-    BFloat16* to = y + i * tile.output_stride;
 #if defined(__x86_64__)
-    const int64_t offset = tile.offset + i * tile.output_stride;
-    if (last == gelu_tanh) store_line<gelu_tanh>(x, nullptr, to, length);
-    else if (last == none) store_line<none>(x, nullptr, to, length);
-    else store_line<add>(x, static_cast<const BFloat16*>(operands[static_cast<size_t>(at)]) + offset, to, length);
+  const auto* other =
+      last == add ? static_cast<const BFloat16*>(operands[static_cast<size_t>(at)]) + tile.offset : nullptr;
+  const Lines all{tile.data, tile.stride, other, y, tile.output_stride, lines, length, low, high};
+  if (last == gelu_tanh) store_lines<gelu_tanh>(all);
+  else if (last == add) store_lines<add>(all);
+  else store_lines<none>(all);
 #else
-    float_to_bfloat16_n(x, to, length);
-#endif
+  for (int64_t i = 0; i < lines; ++i) {
+    float_to_bfloat16_n(tile.data + i * tile.stride, y + i * tile.output_stride, length);
   }
+#endif
 }
 
 }  // namespace sparkpilot

@@ -1,6 +1,8 @@
 // Applies the end of an epilogue and rounds to bf16 in one pass, for kernels that sum bf16 dot products in f32.
 #pragma once
 
+#include <limits>
+
 #include "ops/cpu/vector/epilogue.h"
 
 namespace sparkpilot {
@@ -10,6 +12,8 @@ struct DotStore {
   enum Last : uint8_t { none, gelu_tanh, add } last = none;
   int at = -1;  // index of the last step in the epilogue, to find its operand
   Epilogue first;
+  // On x86-64, where `first` is empty: bounds that are applied before the last step; NaN stays.
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 
   DotStore() = default;
   explicit DotStore(const Epilogue& epilogue);

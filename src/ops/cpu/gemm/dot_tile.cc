@@ -267,8 +267,8 @@ int64_t dot_group() {
 #endif
 }
 
-DotMatrix pack_dots(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where) {
-  const int64_t group = dot_group(), groups = (depth + group - 1) / group;
+DotMatrix pack_dots(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where, int64_t step) {
+  const int64_t group = dot_group(), padded = (depth + step - 1) / step * step, groups = (padded + group - 1) / group;
   DotMatrix out{depth, columns, {}};
   out.data = Tensor::zeros(DType::bf16, Shape{out.panels(), groups, kPanel, group});
   const BFloat16* from = source.as<BFloat16>();

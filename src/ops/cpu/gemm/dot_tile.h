@@ -23,8 +23,9 @@ struct DotMatrix {
   int64_t panels() const { return (columns + kPanel - 1) / kPanel; }
 };
 
-// Packs bf16 `source` in groups of dot_group().
-DotMatrix pack_dots(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where);
+// Packs bf16 `source` in groups of dot_group(), and pads the depth with zeros to a multiple of `step`.
+DotMatrix pack_dots(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where,
+                    int64_t step = 1);
 
 // Y[i, j] = clamp(bias[j] + sum over p of a[i * lda + p] * b[p, j]) for i < rows and all columns of panels
 // [first_panel, last_panel): column 0 of `y` is the first panel's first. NaN stays. Serial. Requires dot_group() > 0.
