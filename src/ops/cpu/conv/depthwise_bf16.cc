@@ -14,7 +14,7 @@ struct Band {
   int64_t image_row = 0, output_row = 0;
 
   explicit Band(const ConvShape& s) : image_row(s.window.in[2] * s.in_channels) {
-    constexpr int64_t kFloats = 65536;  // of the second-level cache, for the ring
+    constexpr int64_t kFloats = 8192;  // of the first-level cache, for the ring
     const KernelWindow& w = s.window;
     const int64_t span = std::min(w.in[1], (w.kernel[1] - 1) * w.dilation[1] + 1);
     step = std::clamp<int64_t>((kFloats / image_row - span) / w.stride[1] + 1, 1, w.out[1]);
