@@ -6,6 +6,7 @@
 
 #include "adapters/adapter.h"
 #include "cli_fixture.h"
+#include "model_bytes.h"
 #include "sparkpilot/onnx.h"
 
 namespace sparkpilot {
@@ -84,6 +85,18 @@ TEST_F(AdapterCli, MergesChecksAndTakesOutAgain) {
   parsed("adapter unmerge " + merged + " " + adapter + " --out " + base);
   EXPECT_LT(apart(policy(), base), 2e-3);
   expect_usage_error("adapter unmerge " + policy() + " " + adapter + " --out " + base, "names no adapter");
+}
+
+TEST_F(AdapterCli, MergesAModelWithOpenDimensions) {
+  const std::vector<float> ones(64, 1.0f);
+  const std::string weights(reinterpret_cast<const char*>(ones.data()), ones.size() * sizeof(float));
+  const std::string file = folder.file("open.onnx"), adapter = folder.file("open"), out = folder.file("merged.onnx");
+  write_text(file, model({node("MatMul", "product", {"x", "w"}, "y")}, {initializer("w", {8, 8}, weights)}, {-2, -2}));
+  parsed("adapter create '" + file + "' --rank 1 --out '" + adapter + "'");
+  const std::string merge = "adapter merge '" + file + "' '" + adapter + "' --out '" + out + "'";
+  expect_usage_error(merge, "MatMul");  // an open dimension becomes 1, and the product needs 8
+  EXPECT_EQ(parsed(merge + " --shape x=3x8")["outputs"].size(), 1u);
+  expect_usage_error(merge + " --shape x=8", "open.onnx: input \"x\" is [?, ?], the shape given for it [8]");
 }
 
 TEST_F(AdapterCli, ScalesAndAdds) {

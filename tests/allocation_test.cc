@@ -209,6 +209,33 @@ TEST(Allocation, TrainingHoldsParametersMomentsAndGradientsOnce) {
   EXPECT_LE(trained, 1.02 * static_cast<double>(needed + kInputs));
 }
 
+TEST(Allocation, APackedWeightReplacesItsConstantForAnyNumberOfThreads) {
+  constexpr int64_t kSide = 2000, kEach = kSide * kSide * static_cast<int64_t>(sizeof(float));
+  for (const int threads : {1, 2, 0}) {  // 0: found by trial, with a plan for each number
+    SCOPED_TRACE(threads);
+    const int64_t before = in_use;
+    most_in_use = before;
+    Graph g;
+    g.opsets[""] = 26;
+    Builder b(g, "net");
+    ValueId x = g.add_input("x", DType::f32, Shape{1, kSide});
+    for (int i = 0; i < 3; ++i) {
+      Tensor weight(DType::f32, Shape{kSide, kSide});
+      std::fill(weight.data<float>().begin(), weight.data<float>().end(), 1.0f / kSide);
+      x = b.add("MatMul", {x, b.constant(std::move(weight))});
+    }
+    g.add_output(x, "y");
+    Session session(std::move(g), {.threads = threads});
+    std::fill_n(session.input<float>("x").begin(), kSide, 1.0f);
+    session.run();
+    EXPECT_NEAR(session.output<float>("y")[kSide - 1], 1, 1e-3);
+    EXPECT_GE(in_use.load() - before, 3 * kEach) << "the count misses tensors";
+    EXPECT_LE(static_cast<double>(in_use.load() - before), 3.1 * kEach);
+    // The constants, and beside them what is being packed.
+    EXPECT_LE(static_cast<double>(most_in_use.load() - before), 4.2 * kEach);
+  }
+}
+
 TEST(Allocation, AnUpdateHoldsParametersMomentsAndGradientsOnce) {
   // Ten million in all, in tensors that fill their huge pages: others would be rounded up to the next 2 MiB.
   constexpr int64_t kEach = (10 << 18) - 16;

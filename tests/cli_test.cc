@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "cli_fixture.h"
@@ -90,6 +92,22 @@ TEST_F(Cli, ShapesOfInputsWithOpenDimensions) {
   expect_usage_error("bench --batch 4 '" + file + "'" + shape, "no input has an open first dimension");
   expect_usage_error("model quantize --int8 '" + file + "' '" + out + "' --calibrate x.npy",
                      "input \"x\" has open dimensions, [?, ?]: fix them with --dim or --shape");
+}
+
+// The numbers of threads that are tried, and the lanes of a batch, share one optimised graph.
+TEST_F(Cli, AGraphIsOptimisedOnce) {
+  const auto passes = [&](const std::string& flags) {
+    std::istringstream lines(run_program("run " + policy() + " -v" + flags).err);
+    std::map<std::string, int> count;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("pass ")) ++count[line.substr(0, line.find(':'))];
+    }
+    return count;
+  };
+  const std::map<std::string, int> once = passes(" --threads 1");
+  EXPECT_GT(once.size(), 3u);
+  for (const auto& [pass, times] : once) EXPECT_EQ(times, 1) << pass;
+  EXPECT_EQ(passes(" --threads auto"), once);
 }
 
 TEST_F(Cli, ModelConvert) {

@@ -113,7 +113,7 @@ TEST_F(StackAudit, AsAPlanAndItsScripts) {
   EXPECT_EQ(checks["checks"][1]["step"], "cublas");
   EXPECT_EQ(checks["checks"][1]["good"], true);
   expect_usage_error("stack plan --gpu h200 --path " + quoted("libraries"),
-                     "the plan is for compute capability 12.x beside an Arm64 processor");
+                     "the plan is for compute capability 12.x with an Arm64 processor");
 }
 
 TEST_F(StackAudit, APlanForAnotherGpuThanTheMachinesOwnIsTold) {

@@ -76,6 +76,14 @@ TEST_F(Terminal, ANarrowTableKeepsWhatANameEndsWith) {
     EXPECT_NE(narrow.find(end), std::string::npos) << end << "\n" << narrow;
 }
 
+TEST_F(Terminal, APathWithSpacesKeepsItsEnd) {
+  const std::string name = "a folder whose name goes on and on/and one more within it";
+  std::filesystem::create_directories(folder / name);
+  std::filesystem::copy_file(models->file("tiny_driving_policy.onnx"), folder / (name + "/policy.onnx"));
+  const std::string seen = text(lines("bench '" + folder.file(name) + "/policy.onnx' --runs 1", 60));
+  EXPECT_NE(seen.find("policy.onnx "), std::string::npos) << seen;
+}
+
 TEST_F(Terminal, NumbersThatDoNotFitStandBelow) {
   const auto seen = lines("bench " + policy() + " --runs 1", 60);
   const std::string all = text(seen);

@@ -11,18 +11,18 @@
 namespace sparkpilot::gpu_check {
 namespace {
 
-struct Run {
+struct TrainingFigures {
   std::vector<double> losses, norms;
   double step_ms = 0;  // the least time of an update
   std::map<std::string, Session::Transfers> transfers;
 };
 
-Run train_on(const train::Student& student, const train::RandomSamples& samples, const std::string& device,
-             int64_t batch, int updates) {
+TrainingFigures train_on(const train::Student& student, const train::RandomSamples& samples, const std::string& device,
+                         int64_t batch, int updates) {
   train::ProgramOptions options;
   options.session = {.device = device, .threads = available_processors(), .tune = Tune::off};
   train::TrainingProgram program = student.program(options);
-  Run out;
+  TrainingFigures out;
   for (int i = 0; i < updates; ++i) {
     samples.give(program, i * batch, [&](const std::string& name) { return program.input(name); });
     const int64_t begin = now_ns();
@@ -58,9 +58,9 @@ Json check_training(const std::string& role, train::TrainMode mode, const Option
   const train::RandomSamples samples(networks, batch * updates);
   const train::Student student(
       {.networks = networks, .batch = batch, .mode = mode, .max_size = options.tiny ? "20%" : "1%"}, samples.fields());
-  const Run cpu = train_on(student, samples, "cpu", batch, updates);
-  const Run gpu = train_on(student, samples, options.device(), batch, updates);
-  const Run again = train_on(student, samples, options.device(), batch, updates);
+  const TrainingFigures cpu = train_on(student, samples, "cpu", batch, updates);
+  const TrainingFigures gpu = train_on(student, samples, options.device(), batch, updates);
+  const TrainingFigures again = train_on(student, samples, options.device(), batch, updates);
   const double loss = difference(gpu.losses, cpu.losses), norm = difference(gpu.norms, cpu.norms);
   if (!(loss <= kLossBound))
     failures.push_back(fmt::format("losses differ by {:.2g}, allowed {:.2g}", loss, kLossBound));

@@ -1,7 +1,8 @@
 /* A control algorithm of your own for `sparkpilot sim run --algorithm ./my_control.so`: plain C, also from C++.
  *
- * A shared library exports sparkpilot_algorithm(), which returns a table of functions. sparkpilot loads it in worker
- * processes of its own; there one thread calls all of it. docs/algorithms.md says more, and how to do it in Python.
+ * A shared library exports sparkpilot_algorithm(), which returns a table of functions. sparkpilot loads it in
+ * separate worker processes; there one thread calls all of it. docs/algorithms.md says more, and how to do it in
+ * Python.
  *
  * All memory that is passed in is sparkpilot's and valid during the call; an observation may be read only, an output
  * written only. What an algorithm remembers of its worlds is its own: worlds have the numbers 0 to worlds - 1 of the

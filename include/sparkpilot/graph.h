@@ -163,7 +163,7 @@ class Graph {
   const std::vector<State>& states() const { return states_; }
   // The contents if the value is a constant, else null.
   const Tensor* constant(ValueId id) const;
-  ValueId find_input(std::string_view name) const;  // absent id if there is none
+  ValueId find_input(std::string_view name) const;  // absent id if not found
 
   // Live nodes, producers before consumers; fails (user) on a cycle, naming a node on it. Stable: keeps the order of
   // insertion where possible.

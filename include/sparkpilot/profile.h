@@ -54,6 +54,8 @@ struct NodeProfile {
   double flops = 0;  // one call; a multiply-add is two
   double bytes = 0;  // one call: every operand and result once; if an op only selects from an operand, the selection
   double weight_bytes = 0;  // constants' share of `bytes`
+  // The part of `flops` and `weight_bytes` that every kernel has to take: without windows over padding and masked keys.
+  double needed = 1;
   // The type of its products, which decides which of the processor's units they can use: i8, bf16 or f32.
   DType products = DType::f32;
   std::vector<LaunchProfile> launches = {};  // of a call on a GPU

@@ -66,7 +66,7 @@ struct SessionOptions {
   // cpu, auto, cuda or cuda:N: the N-th GPU that CUDA shows, which fails (device) if there is no such GPU; ops without
   // a kernel for it run on the CPU (nodes_on_cpu). auto: the fastest GPU if it runs the whole model and a self-check on
   // it has passed, else the CPU; also if it fails before the first result. `say` gets a line where there is a GPU and
-  // auto takes the CPU. Not run on a GPU yet: docs/cuda.md.
+  // auto takes the CPU. It ran on an H100, not yet on a GB10: docs/cuda.md.
   std::string device = "cpu";
   // Bytes of the GPU's memory that are left to others; empty: 2 GiB where it is also the processor's, else 0.
   std::optional<int64_t> memory_reserve = {};

@@ -1,4 +1,4 @@
-/* Models in C: a session loads an ONNX file, and runs on memory of its own that the caller writes and reads. The
+/* Models in C: a session loads an ONNX file, and runs on its own memory, which the caller writes and reads. The
  * library is libsparkpilot_c (pkg-config sparkpilot); sparkpilot/session.h is the same in C++, and says more.
  *
  *   sparkpilot_session* session = NULL;

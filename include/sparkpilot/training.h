@@ -51,7 +51,7 @@ class Training {
   Training(Training&&) noexcept;
   Training& operator=(Training&&) noexcept;
 
-  // The memory of an f32 input, which the next step reads; it stays as it was written. Fails (user) if there is none.
+  // The memory of an f32 input, which the next step reads; it stays as it was written. Fails (user) if absent.
   std::span<float> input(std::string_view name);
   // One forward and backward pass and one update. Fails (user) if the gradient is not finite; the weights are then as
   // they were.

@@ -89,7 +89,7 @@ inline constexpr std::string_view kLoraA = ".lora_A.weight", kLoraB = ".lora_B.w
 std::string adapter_parameter_name(std::string_view path, std::string_view end);
 
 // A folder as PEFT has it: adapter_config.json and adapter_model.safetensors. Fails (user) naming the file: what is not
-// LoRA or DoRA, bias or other modules trained beside it, tensors that do not fit each other, are not finite, or are
+// LoRA or DoRA, bias or other modules trained as well, tensors that do not fit each other, are not finite, or are
 // missing.
 Adapter load_adapter(const std::filesystem::path& folder);
 // The files of an adapter in this folder.

@@ -28,7 +28,7 @@ std::vector<std::vector<NodeId>> nodes_of(const Graph& graph, const std::vector<
   std::vector<std::vector<NodeId>> out;
   for (const Layer& layer : layers) {
     const auto at = named.find(layer.path);
-    if (at == named.end()) fail("the layer \"{}\" is no longer a node of its own after the passes", layer.path);
+    if (at == named.end()) fail("the layer \"{}\" is no longer a separate node after the passes", layer.path);
     out.push_back(at->second);
   }
   return out;

@@ -1,4 +1,4 @@
-// An adapter as nodes beside the frozen layers: what training changes, and a model that has not been merged.
+// An adapter as nodes added to the frozen layers: what training changes, and a model that has not been merged.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct AdapterNorm {
   std::string name;  // "<path>.norm"
   ValueId value;     // f32 [out]
   std::string a, b;  // names of the parameters that it depends on
-  // What it is computed from beside them: the weights [out, in] in f32, the groups, s.
+  // What else it is computed from: the weights [out, in] in f32, the groups, s.
   Tensor weights;
   int64_t groups = 1;
   double scale = 1;

@@ -9,7 +9,7 @@
 namespace sparkpilot {
 namespace {
 
-// Items that are worth a thread, of which each takes so many multiply-adds.
+// Items that are worth a thread, of which each takes `each` multiply-adds.
 int64_t grain(int64_t each) { return std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, each)); }
 
 double dot(const double* x, const double* y, int64_t n) {

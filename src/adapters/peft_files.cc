@@ -190,7 +190,7 @@ Number usual_of(const std::vector<std::pair<std::string, Number>>& all) {
   return std::ranges::max_element(counts, {}, [](const auto& each) { return each.second; })->first;
 }
 
-// All fields that PEFT 0.21 reads without a default of its own, and those that say how this adapter differs.
+// All fields that PEFT 0.21 reads without a default, and those that say how this adapter differs.
 Json config_of(const Adapter& adapter) {
   std::vector<std::pair<std::string, int64_t>> ranks;
   std::vector<std::pair<std::string, double>> alphas;

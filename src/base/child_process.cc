@@ -58,7 +58,7 @@ std::vector<char*> environment_without(const std::vector<std::string>& unset) {
   return kept;
 }
 
-// What posix_spawn() takes; a program gets a process group of its own and the signals as they are by default.
+// What posix_spawn() takes; a program gets its own process group and the signals as they are by default.
 class Spawn {
  public:
   Spawn() {

@@ -20,9 +20,9 @@ struct ChildOptions {
   int shared = -1;                      // a descriptor that the child gets as ChildProcess::kSharedFd
 };
 
-// The child runs in a process group of its own, so that Ctrl-C at the terminal reaches this process only; the
+// The child runs in its own process group, so that Ctrl-C at the terminal reaches this process only; the
 // destructor kills the whole group. If this process ends without running destructors, killed by any signal, a small
-// shell beside it kills the group and removes `folder`. One thread at a time may use an object.
+// shell kills the group and removes `folder`. One thread at a time may use an object.
 class ChildProcess {
  public:
   static constexpr int kSharedFd = 3;

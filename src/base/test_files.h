@@ -35,7 +35,7 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// The whole file; empty if there is none.
+// The whole file; empty if absent.
 inline std::string read_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::stringstream text;

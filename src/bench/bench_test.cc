@@ -101,6 +101,12 @@ TEST(Inputs, ABatchThatChangesNothingIsRefused) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("\"x\" is [1, time]"), std::string::npos) << error.what();
   }
+  try {
+    session_batch(Graph(), {}, 2);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("has no inputs"), std::string::npos) << error.what();
+  }
 }
 
 TEST(Bench, MissingFileIsNamed) {

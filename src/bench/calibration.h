@@ -41,7 +41,7 @@ Calibration calibrate_model(const std::filesystem::path& model, const std::files
 // As a calibration names the model: the hash of its files, 16 hexadecimal digits.
 std::string hash_text(const std::filesystem::path& model);
 
-// A JSON file. load fails (user) naming the file on what is none, or holds a magnitude that is no finite positive
+// A JSON file. load fails (user) naming the file if it is another, or holds a magnitude that is no finite positive
 // number.
 void save_calibration(const Calibration& calibration, const std::filesystem::path& file);
 Calibration load_calibration(const std::filesystem::path& file);

@@ -23,9 +23,9 @@ struct GpuFigures {
   // While runs followed one another; empty where NVML does not answer for this GPU. All programs' use of it.
   std::optional<WorkReport::Gpu> load;
   double load_seconds = 0, load_frames = 0;
-  // Where several streams were asked for: sessions that run at the same time, each by a thread of its own.
+  // Where several streams were asked for: sessions that run at the same time, each by its own thread.
   int streams = 1;
-  Statistics stream_ms;                 // of one run beside the others
+  Statistics stream_ms;                 // of one run while the others run
   double stream_frames_per_second = 0;  // of all together
   std::optional<double> joules_a_frame() const {
     if (!load || !load->energy_j || load_frames == 0) return std::nullopt;

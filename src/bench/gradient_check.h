@@ -19,7 +19,7 @@ namespace sparkpilot {
 // `message`: cases without floats or marked as not differentiable, losses that are not finite, and gradients that
 // differentiate() refuses; fused and quantized ops outside
 // of ONNX that take no f64. `kernel` is
-// "gradient", or "expansion" where the op has none of its own; where it refuses f64, its expansion is compared.
+// "gradient", or "expansion" where the op has no gradient; where it refuses f64, its expansion is compared.
 CheckResult check_gradient(const OpDef& op, const OpCase& op_case, uint64_t seed);
 
 // All cases of one op.

@@ -46,6 +46,7 @@ int64_t session_batch(Graph graph, const SessionOptions& options, int64_t batch)
   if (batch < 1) fail("batch: expected at least 1, got {}", batch);
   fix_dimensions(graph, options.dims, options.shapes);
   if (batch == 1) return 1;
+  if (graph.inputs().empty()) fail("a batch of {} is asked for, but the model has no inputs", batch);
   std::string shapes;
   bool fixed = true, any_one = false;
   for (const ValueId id : graph.inputs()) {

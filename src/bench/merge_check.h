@@ -13,7 +13,7 @@ namespace sparkpilot {
 struct MergedOutput {
   std::string name;
   double change = 0;    // of the merged model against the base: what the adapter does
-  double error = 0;     // of the merged model against the adapter as nodes beside the base
+  double error = 0;     // of the merged model against the base with the adapter as nodes
   double rounding = 0;  // of the merged model against one whose merged weights were not rounded to the base's type
   // Within 1e-5, or 1.5 times what rounding the weights costs.
   bool equal() const;

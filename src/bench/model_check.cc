@@ -15,16 +15,16 @@
 namespace sparkpilot {
 namespace {
 
-struct Run {
+struct RunTensors {
   std::vector<Tensor> inputs, outputs;
   Precision precision = Precision::fp32;
 };
 
 // Runs the model on seeded random inputs.
-Run run_once(const Graph& graph, const SessionOptions& options, uint64_t seed, ModelCheck& check) {
+RunTensors run_once(const Graph& graph, const SessionOptions& options, uint64_t seed, ModelCheck& check) {
   Session session(graph, options);
   check.notes = bind_open_dimensions(session);
-  Run run;
+  RunTensors run;
   for (const TensorInfo& input : session.inputs()) {
     fill_random(session.input(input.name), input.name, seed);
     run.inputs.push_back(copy_of(session.input(input.name)));
@@ -69,7 +69,8 @@ RoundingErrors errors_of(Precision precision) {
 }
 
 // The outputs of a few plain runs with rounding errors added: one vector per output.
-std::vector<std::vector<Tensor>> disturbed_outputs(Graph graph, const Run& run, const ModelCheckOptions& options) {
+std::vector<std::vector<Tensor>> disturbed_outputs(Graph graph, const RunTensors& run,
+                                                   const ModelCheckOptions& options) {
   constexpr uint64_t kRuns = 3;
   const SessionOptions& session = options.session;
   fix_dimensions(graph, session.dims, session.shapes);
@@ -100,7 +101,7 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
   if (!(options.tolerance >= 0)) fail("tolerance: expected 0 or more, got {}", options.tolerance);
   const Graph graph = load_onnx(file);
   ModelCheck check;
-  Run plain;
+  RunTensors plain;
   if (options.compare) {
     SessionOptions reference = options.session;
     reference.device = "cpu";
@@ -109,7 +110,7 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
     if (reference.passes.precision != Precision::model) reference.passes.precision = Precision::fp32;
     plain = run_once(graph, reference, options.seed, check);
   }
-  const Run run = run_once(graph, options.session, options.seed, check);
+  const RunTensors run = run_once(graph, options.session, options.seed, check);
   check.tolerance = options.tolerance > 0 ? options.tolerance : tolerance_of(graph, run.precision);
   std::vector<std::vector<Tensor>> disturbed;  // computed for the first output that is too far off
   for (size_t i = 0; i < run.outputs.size(); ++i) {

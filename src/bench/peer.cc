@@ -34,9 +34,9 @@ std::vector<std::string> command_of(const PeerAdapter& adapter, const std::strin
   // The child runs in another folder.
   if (python.find('/') != std::string::npos) return {fs::absolute(python).string(), file.string()};
   if (!python.empty()) return {python, file.string()};
-  const fs::path beside = file.parent_path().parent_path() / ".venv/bin/python";
+  const fs::path venv_python = file.parent_path().parent_path() / ".venv/bin/python";
   std::error_code none;
-  return {fs::exists(beside, none) ? beside.string() : "python3", file.string()};
+  return {fs::exists(venv_python, none) ? venv_python.string() : "python3", file.string()};
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ PeerAdapter find_adapter(const std::string& name, const std::vector<std::filesys
 
 struct PeerOptions {
   std::vector<std::filesystem::path> folders = {};  // with adapters
-  // Runs adapters that end in .py. Empty: .venv/bin/python beside the adapter's folder if there is one, else python3.
+  // Runs adapters that end in .py. Empty: .venv/bin/python next to the adapter's folder if there is one, else python3.
   std::string python = {};
   std::vector<std::string> unset = {};  // environment variables that adapters do not get
   // Seconds that an adapter may take: to start, to load a model, for runs and everything else.

@@ -1,4 +1,4 @@
-// The speed of peers beside a session of ours, on the same inputs, in turns.
+// The speed of peers compared with a session of ours, on the same inputs, in turns.
 #pragma once
 
 #include <filesystem>

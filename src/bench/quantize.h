@@ -51,7 +51,7 @@ Graph load_apart(const std::filesystem::path& from, const std::filesystem::path&
                  const std::map<std::string, int64_t>& dims, const std::map<std::string, Shape>& shapes,
                  std::vector<std::filesystem::path>& read);
 
-// The graph's own nodes in their newest forms and in f32, with batch norms folded into the weights beside them, and
+// The graph's own nodes in their newest forms and in f32, with batch norms folded into the adjacent weights, and
 // every value named. Fails (user) if an input has open dimensions.
 Graph plain_graph(Graph graph);
 // The same for quantize(). Fails (user) if there is nothing to quantize, too.

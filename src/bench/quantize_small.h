@@ -21,8 +21,8 @@ struct SmallSettings {
   // The error of one sample: of the last runs of both sessions, which have the model's outputs and the same inputs.
   // Empty: the largest relative L2 of an output.
   std::function<double(const Session& got, const Session& expected)> error = {};
-  // Most of the weights that keep the error of every sample at most this; or the least error with at most so many bytes
-  // of weights. At most one of them; none: all of the weights.
+  // Most of the weights that keep the error of every sample at most this; or the least error with at most that many
+  // bytes of weights. At most one of them; none: all of the weights.
   std::optional<double> target_error = {};
   std::optional<int64_t> budget = {};
   std::map<std::string, double> largest = {};  // of activations, by name: those that fp8 products read are rounded too
@@ -44,7 +44,7 @@ struct SmallGraph {
   std::optional<double> error = {};  // the largest of a sample, if a target or a budget was set
 };
 
-// Bytes of weights of so many elements, with their scales: `depth` elements share an output channel.
+// Bytes of weights of `elements` elements, with their scales: `depth` elements share an output channel.
 int64_t weight_bytes(WeightFormat format, int64_t elements, int64_t depth);
 
 // `graph` as quantizable() leaves it. Fails (user) if there are no weights to store, a name in `exclude` is neither a

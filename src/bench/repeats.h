@@ -2,7 +2,7 @@
 //
 // From one load of a model to the next its time differs by some per cent, because its memory lies elsewhere: one
 // process, however long it measures, knows only one of these times. So a measurement that is to be compared later
-// consists of repeats, each by a process of its own, and in each the model's runs are timed in turns with a yardstick.
+// consists of repeats, each by a separate process, and in each the model's runs are timed in turns with a yardstick.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ Samples load_samples(const Session& session, const std::vector<std::pair<std::st
 std::vector<std::pair<std::string, Tensor>> input_arrays(const Session& session, const std::string& wanted,
                                                          const std::filesystem::path& file);
 
-// With memory of its own.
+// With its own memory.
 Tensor copy_of(const ConstView& view);
 
 // Writes sample i into the session's inputs.

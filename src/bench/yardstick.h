@@ -16,14 +16,14 @@ inline constexpr int kYardstickVersion = 1;
 
 struct YardstickTimes {
   double arithmetic_ms = 0;  // multiply-adds in registers: the clock, and whether each thread has a core to itself
-  double near_ms = 0;        // each thread reads 256 KiB of its own again and again: what shares a core's caches
-  double far_ms = 0;         // each thread reads 8 MiB of its own: what shares the other caches and the memory
+  double near_ms = 0;        // each thread reads its own 256 KiB again and again: what shares a core's caches
+  double far_ms = 0;         // each thread reads its own 8 MiB: what shares the other caches and the memory
 };
 
 // One thread uses an object at a time.
 class Yardstick {
  public:
-  // For a model that runs on so many threads. Takes 8.25 MiB for each.
+  // For a model that runs on that number of threads. Takes 8.25 MiB for each.
   explicit Yardstick(int threads);
   ~Yardstick();
   Yardstick(const Yardstick&) = delete;

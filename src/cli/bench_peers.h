@@ -1,4 +1,4 @@
-// The part of `sparkpilot bench` that runs other engines beside us.
+// The part of `sparkpilot bench` that runs other engines.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

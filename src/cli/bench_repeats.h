@@ -1,4 +1,4 @@
-// The repeats of `sparkpilot bench`: each is measured by a process of its own, this program started again with the same
+// The repeats of `sparkpilot bench`: each is measured by a separate process, this program started again with the same
 // command line and --as-repeat.
 #pragma once
 

@@ -14,6 +14,7 @@
 #include "cli/fit.h"
 #include "cli/terminal.h"
 #include "ir/census.h"
+#include "ir/dimensions.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
 
@@ -30,6 +31,7 @@ struct AdapterFlags {
   double alpha = 0;  // 0: the rank
   bool lora = false, rslora = false, dora = false, no_check = false;
   uint64_t seed = 1;
+  RunFlags sizes;  // --dim and --shape
 };
 
 std::vector<int64_t> numbers(const Shape& shape) { return {shape.begin(), shape.end()}; }
@@ -176,8 +178,12 @@ int merge(const Program& program, const AdapterFlags& flags) {
   std::vector<MergedOutput> outputs;
   const bool alone = model.adapters.size() == 1 && model.adapters[0].by == 1;
   if (alone && !flags.no_check) {
-    outputs = check_merge(base, merged, load_adapter(model.adapters[0].folder), chosen_threads(program).value_or(0),
-                          flags.seed);
+    const auto sized = [&](Graph graph) {
+      with_file(flags.model, [&] { fix_dimensions(graph, dims_of(flags.sizes), shapes_of(flags.sizes)); });
+      return graph;
+    };
+    outputs = check_merge(sized(base), sized(merged), load_adapter(model.adapters[0].folder),
+                          chosen_threads(program).value_or(0), flags.seed);
   }
   write_model(merged, flags.out, read);
   const std::optional<int64_t> bytes = file_bytes(flags.out);
@@ -308,6 +314,7 @@ void add_adapter(Program& program, Command app) {
   add_list(merger, "adapters", flags->adapters, "ADAPTER", "folders, each with a scale if not 1: DIR:0.5").required();
   add_out(merger, "the file to write", "FILE");
   merger.add_flag("--no-check", flags->no_check, "do not compare the merged model with the unmerged one");
+  add_size_flags(merger, flags->sizes);
   add_number(merger, "--seed", flags->seed, "seed of the inputs for that comparison");
   add_setting(program, merger, "threads");
 

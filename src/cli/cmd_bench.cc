@@ -167,8 +167,8 @@ std::vector<Ratio> compared(const Program& program, const std::vector<Measured>&
 }
 
 // The rows of the peers, which were timed in turns with the model above them.
-void add_peers(Table& table, const PeersBench& beside) {
-  for (const PeerBench& p : beside.peers) {
+void add_peers(Table& table, const PeersBench& timed) {
+  for (const PeerBench& p : timed.peers) {
     const bool run = p.not_run.empty();
     const auto ms = [&](double value) { return run ? human_ms(value) : std::string("-"); };
     table.add({fmt::format("  {}{}{}", p.peer.str(), p.engine.empty() ? "" : ", ", p.engine),
@@ -210,8 +210,8 @@ void print_table(const std::vector<BenchVariant>& variants, const std::vector<Me
     if (!peers.empty()) add_peers(table, peers[i]);
   }
   print(table.str());
-  for (const PeersBench& beside : peers) {
-    for (const PeerBench& p : beside.peers) {
+  for (const PeersBench& timed : peers) {
+    for (const PeerBench& p : timed.peers) {
       if (!p.not_run.empty()) print(fmt::format("{}: not run: {}\n", p.peer.str(), p.not_run));
     }
   }

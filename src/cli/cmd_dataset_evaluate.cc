@@ -64,7 +64,7 @@ void print_score(const train::Score& score, bool against_teacher) {
     add_row(from, "  of it sideways", score.from_target.aside, all);
     print(from.str() + "\n");
   }
-  Table ahead({"metres beside it, so far ahead", "20 m", "40 m", "60 m", "80 m"});
+  Table ahead({"metres to its side, at", "20 m", "40 m", "60 m", "80 m"});
   add_row(ahead, "model", score.model.beside, score.reached);
   add_row(ahead, "keep curvature", score.keep.beside, score.reached);
   add_row(ahead, "straight on", score.straight.beside, score.reached);
@@ -183,7 +183,7 @@ void add_dataset_evaluate(Program& program, Command group) {
                   "  sparkpilot dataset evaluate roads --supercombo out/run/demo_supercombo.onnx\n"
                   "  sparkpilot dataset evaluate data --models models --against teacher --split all --json\n"
                   "  sparkpilot dataset evaluate driver --model dmonitoring_model.onnx@out/run/adapter\n"
-                  "Beside two paths that take no picture: the car's speed and curvature kept, and straight on.",
+                  "Compared with two paths that take no picture: the car's speed and curvature kept, and straight on.",
                   [&program, flags] { return evaluate(program, *flags); });
   command.add_option("folder", flags->folder, "folder of the data set").type_name("DIR").required();
   add_driving_model_flags(program, command, flags->model);

@@ -522,7 +522,7 @@ void add_train(Program& program, Command app) {
       "  sparkpilot train --from out/run/train.json --out out/again --seed 2\n"
       "  mpirun -np 2 sparkpilot train --models models --data data --out out/run --epochs 3\n"
       "Ctrl-C ends with a checkpoint; --resume goes on from the newest one. --resume and --from take the flags of "
-      "the earlier run, and what is given beside them.",
+      "the earlier run; flags that are given as well replace them.",
       [&program, flags] { return run(program, *flags); });
   add_train_flags(program, command, *flags);
   add_setting(program, command, "device", "cpu, cuda or cuda:N; auto is the CPU");

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "bench/calibration.h"
 #include "cli/choices.h"
 #include "cli/config_file.h"
@@ -263,7 +264,7 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   take_passes(flags.passes, options.passes.off);
   if (program.verbose()) {
     options.passes.observe = [](std::string_view pass, const Graph&, int changes) {
-      if (changes > 0) note(fmt::format("pass {}: {} changes", pass, changes));
+      if (changes > 0) note(fmt::format("pass {}: {}", pass, count_of(changes, "change")));
     };
   }
   return options;

@@ -18,7 +18,7 @@ struct DrivingModelFlags {
 void add_driving_model_flags(Program& program, Command command, DrivingModelFlags& flags);
 // How many of the three ways were taken on the command line.
 int driving_model_ways(const Program& program, const DrivingModelFlags& flags);
-// --model of train and dataset evaluate: one network alone. Fails (user) if a driving model is given beside it.
+// --model of train and dataset evaluate: one network alone. Fails (user) if a driving model is given, too.
 void add_one_model_flag(Command command, std::string& file);
 void expect_alone(const Program& program, const DrivingModelFlags& flags, const std::string& flag);
 // The files. Fails (user) unless exactly one way is taken; `or_what` ends the list of what is expected.

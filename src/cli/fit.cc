@@ -37,6 +37,13 @@ std::string last_parts(std::string_view name, size_t width) {
   return width_of(base_name(name)) <= width ? std::string(base_name(name)) : std::string();
 }
 
+// Whether a text with spaces is a path, whose end says more than its beginning: "my models/vision.onnx".
+bool ends_in_file(std::string_view text) {
+  const std::string_view base = base_name(text);
+  return base.size() < text.size() && base.find(' ') == std::string_view::npos &&
+         base.find('.') != std::string_view::npos;
+}
+
 }  // namespace
 
 size_t width_of(std::string_view text) {
@@ -62,7 +69,7 @@ std::string fitted(std::string_view text, size_t width) {
   if (width_of(text) <= width || text.find('\x1b') != std::string_view::npos) return std::string(text);
   if (width <= kLeftOut.size()) return std::string(head(text, width));
   const size_t room = width - kLeftOut.size();
-  if (text.find(' ') != std::string_view::npos) {
+  if (text.find(' ') != std::string_view::npos && !ends_in_file(text)) {
     std::string_view kept = head(text, room);
     kept = kept.substr(0, kept.find_last_not_of(' ') + 1);
     return std::string(kept) + std::string(kLeftOut);

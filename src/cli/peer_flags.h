@@ -1,4 +1,4 @@
-// The flags of commands that run other engines beside us, with the same texts everywhere.
+// The flags of commands that also run other engines, with the same texts everywhere.
 #pragma once
 
 #include <string>

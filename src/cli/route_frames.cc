@@ -36,7 +36,7 @@ void add_frames_flags(Program& program, Command command, FramesFlags& flags) {
       add_list(command, "--route", flags.routes, "ROUTE",
                "instead: what it reads when the driving model in its folder drives the first segment of this route "
                "(repeatable)");
-  add_number(command, "--frames", flags.frames, "of --route: on so many frames of all routes, evenly over the segments")
+  add_number(command, "--frames", flags.frames, "of --route: N frames of all routes, evenly over the segments")
       .needs(routes);
   add_setting(program, command, "data");
 }

@@ -45,8 +45,8 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   command.add_option("--resume", flags.resume, "go on with the run in this folder, with its flags").type_name("OUT");
   command.add_option("--from", flags.from, "begin with the flags of another run: its train.json").type_name("FILE");
   command.add_flag("--dry-run", flags.dry_run, "time a few steps, and say what a run takes");
-  add_choice(command, "--mode", flags.mode, {"adapter", "full"},
-             "train an adapter beside the frozen model, or all weights", "MODE");
+  add_choice(command, "--mode", flags.mode, {"adapter", "full"}, "train an adapter of the frozen model, or all weights",
+             "MODE");
   add_choice(command, "--kind", flags.kind, {"dora", "lora", "rslora"}, "of adapter", "KIND");
   add_number(command, "--rank", flags.rank, "rank of every layer; without it, ranks that fit --max-size");
   add_number(command, "--alpha", flags.alpha, "alpha of every layer; without it, its rank", "X");
@@ -80,9 +80,9 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
              "of products and convolutions; what is trained, moments, sums and losses are fp32", "TYPE");
   add_choice(command, "--base-precision", flags.base_precision, {"fp32", "fp8", "fp4"},
              "how the frozen weights of an adapter's model are kept, and what steps compute with", "TYPE");
-  add_number(command, "--epochs", flags.epochs, "end after so many passes over the data", "X");
-  add_number(command, "--updates", flags.updates, "end after so many updates");
-  add_number(command, "--minutes", flags.minutes, "end after so many minutes of training", "X");
+  add_number(command, "--epochs", flags.epochs, "end after X passes over the data", "X");
+  add_number(command, "--updates", flags.updates, "end after N updates");
+  add_number(command, "--minutes", flags.minutes, "end after X minutes of training", "X");
   add_choice(command, "--optimizer", flags.optimizer, {"adamw", "sgd"}, "AdamW, or SGD with momentum 0.9", "NAME");
   add_number(command, "--rate", flags.rate, "learning rate", "X");
   add_choice(command, "--schedule", flags.schedule, {"cosine", "constant"}, "the rate after the warm-up", "FORM");
@@ -92,7 +92,7 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   add_number(command, "--clip", flags.clip, "largest norm of a gradient; 0: none", "X");
   add_number(command, "--ema", flags.ema, "keep moving averages with this factor, such as 0.999, and save those", "X");
   add_number(command, "--evaluate-every", flags.evaluate_every, "updates between evaluations; 0: once an epoch");
-  add_number(command, "--patience", flags.patience, "end after so many evaluations without a better one; 0: never");
+  add_number(command, "--patience", flags.patience, "end after N evaluations without a better one; 0: never");
   add_number(command, "--checkpoint-every", flags.checkpoint_every, "updates between checkpoints; 0: at evaluations");
   add_number(command, "--keep", flags.keep, "checkpoints to keep, besides the best");
   add_number(command, "--overfit", flags.overfit, "train on the first N samples only, as a test");

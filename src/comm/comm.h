@@ -44,7 +44,7 @@ class Comm {
 
  private:
   struct Mpi;
-  int first_with(bool trouble);  // the lowest rank in trouble; size() if there is none
+  int first_with(bool trouble);  // the lowest rank in trouble; size() without any
   std::unique_ptr<Mpi> mpi_;
   int rank_ = 0, size_ = 1;
 };

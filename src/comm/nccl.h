@@ -1,4 +1,5 @@
-// Sums over the processes of a run in the memory of their GPUs, by NVIDIA's NCCL. On a GPU it has run with one process only.
+// Sums over the processes of a run in the memory of their GPUs, by NVIDIA's NCCL. On a GPU it has run with one process
+// only.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@ namespace sparkpilot {
 // Used by one thread.
 class NcclComm {
  public:
-  // Joins the processes of `comm`, each with a GPU of its own; all of them call it. Null in all of them if one cannot,
+  // Joins the processes of `comm`, each with its own GPU; all of them call it. Null in all of them if one cannot,
   // with the reason in `why_not` ("process 1: NCCL cannot be loaded: ..."): they can still use `comm`. `patience`: the
   // seconds after which joining or an exchange that does not end is given up; as many as in PyTorch, as another process
   // may be far behind.

@@ -139,6 +139,7 @@ void add_values(drive::Page& page, const std::vector<const Drive*>& drives, cons
         series.x.push_back(time.of(model.frame_id));
         series.y.push_back(y);
       }
+      if (series.x.empty()) series.name += ": not compared";
     }
     if (any) page.plot(time.over_all(std::move(plot)));
   }

@@ -65,7 +65,15 @@ TEST_F(PageTest, PlotsShareOneTimeAxis) {
 
 TEST_F(PageTest, WhatTheFirstLacksIsNotCompared) {
   const std::regex row("<tr class=\"faint\"><td>desired_curvature</td>.*<td>not compared</td></tr>");
-  EXPECT_TRUE(std::regex_search(to_html(page()), row));
+  const std::string html = to_html(page());
+  EXPECT_TRUE(std::regex_search(html, row));
+  const size_t plot = html.find("Desired curvature");
+  ASSERT_NE(plot, std::string::npos);
+  const std::string drawn = html.substr(plot, html.find("</svg>", plot) - plot);
+  EXPECT_NE(drawn.find(">first: not compared<"), std::string::npos) << drawn;
+  const std::regex lacks(": not compared<");
+  EXPECT_EQ(std::distance(std::sregex_iterator(html.begin(), html.end(), lacks), {}), 2)
+      << "curvature and acceleration";
 }
 
 TEST_F(PageTest, RowsBeyondTheirToleranceHaveAColour) {

@@ -184,9 +184,8 @@ std::span<const Setting> all_settings() {
        .value_name = "FILE",
        .values = "a program",
        .default_value = "",
-       .doc =
-           "the Python that runs adapters of other engines, by default that of .venv beside the adapter's folder, else "
-           "python3; and scripts of sim run --algorithm, by default python3",
+       .doc = "the Python that runs adapters of other engines, by default that of .venv next to the adapter's folder, "
+              "else python3; and scripts of sim run --algorithm, by default python3",
        .accepts = is_path,
        .variables = {{"SPARKPILOT_PYTHON"}}},
       {.name = "verbose",

@@ -27,7 +27,7 @@ struct SettingVariable {
 
 struct Setting {
   std::string_view name;                              // also the key in the file
-  std::string_view flag;                              // "--device"; empty if there is none
+  std::string_view flag;                              // "--device"; empty without one
   std::string_view value_name;                        // "DIR", for help texts
   std::string_view values;                            // for people: "auto, cpu, cuda or cuda:N"
   std::string_view default_value;                     // may be empty

@@ -258,7 +258,7 @@ void busy(const Patient& patient, Says& says) {
     says.bad("{} has {} of {} left{}", gpu_name(gpu), human_bytes(free), human_bytes(*gpu.memory_total), who);
   }
   if (!says.wrong().empty()) return;
-  known ? says.good("enough GPU memory is free") : says.skip("no GPU with memory of its own that the driver speaks of");
+  known ? says.good("enough GPU memory is free") : says.skip("no GPU with its own memory that the driver speaks of");
 }
 
 constexpr Check kGpuChecks[] = {

@@ -74,9 +74,9 @@ struct Failed {
   int error;
 };
 
-class Driver {
+class DriverCalls {
  public:
-  Driver(const Library& library, Watch& watch) : library_(library), watch_(watch) {}
+  DriverCalls(const Library& library, Watch& watch) : library_(library), watch_(watch) {}
 
   // Calls the newest of `symbols`; throws Failed unless it succeeds.
   template <size_t N, typename... Args>
@@ -102,7 +102,7 @@ using DevicePointer = unsigned long long;
 // The whole check of one device. Its resources there are released however it ends.
 class Trial {
  public:
-  Trial(Driver& driver, int device) : driver_(driver), device_(device) {}
+  Trial(DriverCalls& driver, int device) : driver_(driver), device_(device) {}
   ~Trial() {
     const auto quietly = [this](auto symbols, auto... args) {
       try {
@@ -156,13 +156,13 @@ class Trial {
     driver_.call("cuCtxSynchronize");
   }
 
-  Driver& driver_;
+  DriverCalls& driver_;
   int device_;
   void *context_ = nullptr, *module_ = nullptr, *function_ = nullptr;
   std::vector<DevicePointer> memory_;
 };
 
-Verification verify(Driver& driver, int index, double load_seconds) {
+Verification verify(DriverCalls& driver, int index, double load_seconds) {
   Verification out;
   out.index = index;
   try {
@@ -209,7 +209,7 @@ Verifications verify_gpus(const VerifyOptions& options) {
   const double load_seconds = options.load_seconds;
   const auto work = [shared, load_seconds](const Library& library, Watch& watch) {
     GpuDriverAnswers state;
-    Driver driver(library, watch);
+    DriverCalls driver(library, watch);
     int count = 0;
     try {
       driver.call("cuInit", 0U);

@@ -20,7 +20,7 @@ struct Version {
 
 // The version at the start of a text; empty if none stands there.
 std::optional<Version> parse_version(std::string_view text);
-// The version at the end of a library's file name: "libcudnn.so.9.13.0". Empty if there is none.
+// The version at the end of a library's file name: "libcudnn.so.9.13.0". Empty if absent.
 std::optional<Version> version_of_file(std::string_view name);
 
 }  // namespace sparkpilot::doctor

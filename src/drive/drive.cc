@@ -90,9 +90,9 @@ struct DrivenModel {
   }
 };
 
-class Driver {
+class RouteDrive {
  public:
-  Driver(const Route& route, std::span<const DriveOptions> runs) : route_(route), options_(runs[0]) {
+  RouteDrive(const Route& route, std::span<const DriveOptions> runs) : route_(route), options_(runs[0]) {
     shares_ = shares_of(route, options_);
     for (size_t i = 0; i < route.segments.size(); ++i) {
       if (static_cast<int>(i) % options_.ranks == options_.rank) mine_.push_back(i);
@@ -328,7 +328,7 @@ NetworkChoices choose_for_networks(const Route& route, const DriveOptions& optio
 }
 
 std::vector<DriveResult> drive_side_by_side(const Route& route, std::span<const DriveOptions> runs) {
-  return Driver(route, runs).go();
+  return RouteDrive(route, runs).go();
 }
 
 DriveResult drive_route(const Route& route, const DriveOptions& options) {

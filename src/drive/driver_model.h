@@ -12,7 +12,7 @@
 
 namespace sparkpilot::drive {
 
-inline constexpr const char* kDriverMonitoring = "driver monitoring";  // its role beside the driving networks'
+inline constexpr const char* kDriverMonitoring = "driver monitoring";  // its role, as the driving networks have theirs
 
 // One thread at a time.
 class DriverModel {

@@ -44,7 +44,7 @@ struct ModelFiles {
 // names that were searched for.
 ModelFiles find_models(const std::filesystem::path& where);
 
-// Gives each adapter to the network that it was made for. Fails (user) if there is none.
+// Gives each adapter to the network that it was made for. Fails (user) if no network is its own.
 void add_adapters(ModelFiles& files, const std::vector<ModelName::Part>& adapters);
 
 // The inputs that a driving model expects.

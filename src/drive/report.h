@@ -19,7 +19,7 @@ struct ReferenceReport {
   std::string name;  // of the other one
   bool same = true;  // within all tolerances
   std::string verdict;
-  std::string page;                                          // file beside the summary with the whole comparison
+  std::string page;                                          // file next to the summary with the whole comparison
   std::shared_ptr<const nlohmann::ordered_json> comparison;  // for summary.json
 };
 

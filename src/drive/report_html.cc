@@ -285,7 +285,7 @@ std::string summary_html(const DriveReport& report) {
   add_action(page, columns, model);
   add_perception(page, columns);
   if (report.reference) {
-    page.section("Beside the reference");
+    page.section("Compared with the reference");
     if (report.reference->same) page.text(report.reference->verdict);
     else page.warning(report.reference->verdict);
     page.link("the whole comparison with " + report.reference->name, {.file = report.reference->page});

@@ -31,7 +31,7 @@ class SegmentCameras {
   // The wide camera's frame of the same moment as a frame of the road, else the last one before it; null if there is
   // none yet, or no wide camera. Valid until the next call.
   const PreparedFrame* wide_at(const IndexedFrame& road);
-  // The driver camera's next frame up to the moment of a frame of the road; recycle() it. Empty if there is none.
+  // The driver camera's next frame up to the moment of a frame of the road; recycle() it. Empty if absent.
   std::optional<PreparedFrame> driver_until(const IndexedFrame& road);
   void recycle_driver(PreparedFrame frame) { driver_->recycle(std::move(frame)); }
 

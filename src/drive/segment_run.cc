@@ -91,9 +91,9 @@ struct Lane {
   int64_t infer_ns = 0;
 };
 
-class Run {
+class SegmentRun {
  public:
-  Run(const SegmentJob& job, DriveState& state)
+  SegmentRun(const SegmentJob& job, DriveState& state)
       : job_(job), options_(*job.lanes[0].options), state_(state), cameras_(job, state.calibration) {}
 
   std::vector<SegmentResult> go() {
@@ -268,13 +268,13 @@ Shares share_threads(int threads, bool wide, bool overlay) {
   Shares shares;
   shares.decode = threads >= 12 ? 2 : 1;
   shares.encode = threads >= 8 ? 2 : 1;
-  const int beside = shares.decode * (wide ? 2 : 1) + (overlay ? shares.encode : 0);
-  shares.infer = std::max(1, threads - beside);
+  const int others = shares.decode * (wide ? 2 : 1) + (overlay ? shares.encode : 0);
+  shares.infer = std::max(1, threads - others);
   return shares;
 }
 
 std::vector<SegmentResult> run_segment(const SegmentJob& job, DriveState& state) {
-  std::optional<Run> run;
+  std::optional<SegmentRun> run;
   try {
     run.emplace(job, state);
   } catch (const Error& error) {

@@ -1,4 +1,4 @@
-// Kernels with one fault each, as they are really written, and beside each a right one: tests want the fault to be
+// Kernels with one fault each, as they are really written, and a right one for each: tests want the fault to be
 // found and nothing in the right one. kRight mends the fault.
 #include "emulator/broken_kernels_test.h"
 #include "ops/cuda/device.cuh"
@@ -174,7 +174,7 @@ KERNELS(unaligned_row) {
   p.out[thread()] = __uint_as_float(r[0]);
 }
 
-// Not wrong, only slow: each thread reads a row of its own, and 32 threads one bank. The right ones read along the row,
+// Not wrong, only slow: each thread reads a separate row, and 32 threads one bank. The right ones read along the row,
 // and rows lie one element further apart.
 KERNELS(slow_reads) {
   constexpr int kPitch = kRight ? 33 : 32;

@@ -98,7 +98,7 @@ inline int atomicMax(int* address, int value, SPARKPILOT_EMULATOR_HERE) {
       sparkpilot::emulator::atomic(address, static_cast<uint32_t>(value), sparkpilot::emulator::Change::max, here));
 }
 
-// Rounded once, never contracted with what stands beside them.
+// Rounded once, never contracted with what stands next to them.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }

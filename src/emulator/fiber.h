@@ -6,7 +6,8 @@
 namespace sparkpilot::emulator {
 
 // Stacks of kBytes each, below each a page that must not be touched, so that an overflow is a crash and not a
-// neighbour's changed variable. Memory is taken only by the pages that are used. Fails (internal) if there is none.
+// neighbour's changed variable. Memory is taken only by the pages that are used. Fails (internal) if there is no
+// memory.
 class FiberStacks {
  public:
   static constexpr size_t kBytes = 64 << 10;

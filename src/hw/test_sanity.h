@@ -13,7 +13,7 @@ namespace sparkpilot {
 
 class Sanity {
  public:
-  // The first nonsensical value; empty if there is none.
+  // The first nonsensical value; empty if all make sense.
   std::string check(const Machine& m) {
     text(m.identity.system, "system");
     for (const std::string* t : {&m.identity.vendor, &m.identity.product, &m.identity.kernel,

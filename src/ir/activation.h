@@ -1,6 +1,8 @@
-// The table of activations, with their names in epilogues. Kernels have a functor for each (vector_unary.cc), and
-// oneDNN supports some (onednn.cc); a new activation that can be fused with products needs a line here and one in each
-// of these two files.
+// The table of activations, with their names in epilogues. A new one that can be fused with products also needs its
+// function and derivative in activation.cc, and under src/ops
+//   cpu/   a functor in vector/vector_unary.cc; where oneDNN supports it, a case in onednn/onednn.cc
+//   cuda/  a case each in epilogue.cuh and epilogue_four.cuh; for elementwise chains a function in elementwise.h, in
+//          the order of the enum below, its case in functions.cuh and its op in elementwise_candidates.cc
 #pragma once
 
 #include <array>

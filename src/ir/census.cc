@@ -1,7 +1,6 @@
 #include "ir/census.h"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 
 #include "ir/infer.h"
@@ -10,11 +9,6 @@
 
 namespace sparkpilot {
 namespace {
-
-// The ops that multiply matrices. Their FLOPs are multiply-adds, apart from the bias.
-constexpr std::string_view kProducts[] = {
-    "Conv",          "ConvTranspose", "DeformConv", "ConvInteger", "QLinearConv", "Gemm", "MatMul",
-    "MatMulInteger", "QLinearMatMul", "Einsum",     "Attention",   "LSTM",        "GRU",  "RNN"};
 
 void count_nodes(const Graph& graph, Census& census) {
   for (const NodeId id : graph.order()) {
@@ -46,7 +40,8 @@ void count_work(const Graph& graph, NodeId id, Census& census) {
   }
   const double flops = cost_of(*node.op, NodeProblem(graph, id).problem()).flops;
   census.flops += flops;
-  if (std::count(std::begin(kProducts), std::end(kProducts), node.op->name)) census.macs += flops / 2;
+  const Traits& traits = node.op->traits;
+  if (traits.product || traits.multiply_adds || traits.attention) census.macs += flops / 2;  // but for the bias
 }
 
 }  // namespace

@@ -191,6 +191,7 @@ Cost cost_of(const OpDef& op, const Problem& problem) {
   };
   if (op.traits.view || op.traits.shape_only) return cost;
   count(problem.outputs);
+  if (op.needed) cost.needed = op.needed(problem);
   if (op.cost) cost.flops = op.cost(problem);
   else if (!problem.outputs.empty() && problem.outputs[0].known)
     cost.flops = static_cast<double>(problem.outputs[0].shape.elements());

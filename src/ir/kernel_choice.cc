@@ -118,7 +118,7 @@ bool KernelChoice::take_known(const Problem& problem, Device device, Taken& out)
       if (found != all.begin()) out.variant = variant;
       break;
     }
-    if (verdict) refusal = "is none of the kernel's variants here";
+    if (verdict) refusal = "is not one of the kernel's variants here";
     else refusal = verdict.reason().empty() ? "does not accept" : "does not accept: " + verdict.reason();
   }
   const bool restored = known->by == ChosenBy::restored;

@@ -59,6 +59,7 @@ struct Traits {
   bool shape_only = false;       // needs no input data, only shapes (Shape, Size)
   bool picks = false;          // each output element is an element of an input of its dtype, or padding: no arithmetic
   bool product = false;        // multiplies and adds floats over an axis (convolutions, matrix products)
+  bool multiply_adds = false;  // its FLOPs are those of products of another kind: of integers, fused, recurrent
   bool norm = false;           // normalises rows, in f32 whatever it reads and writes
   bool attention = false;      // inputs: queries, keys, values, mask, past keys, past values
   bool channels_last = false;  // supports the attribute `channels_last` = 1: images as N, spatial, C
@@ -254,8 +255,9 @@ struct ExpandContext {
 using ExpandFn = std::vector<ValueId> (*)(ExpandContext&);
 
 struct Cost {
-  double flops = 0;  // a multiply-add counts as two
-  double bytes = 0;  // read and written, each tensor counted once
+  double flops = 0;   // a multiply-add counts as two
+  double bytes = 0;   // read and written, each tensor counted once
+  double needed = 1;  // the part of `flops`, and of the constants' bytes, that every kernel has to take
 };
 using CostFn = double (*)(const Problem&);  // FLOPs; bytes are counted from the types
 
@@ -304,6 +306,8 @@ struct OpDef {
   std::string_view no_gradient = {};
   ExpandFn expand = nullptr;
   CostFn cost = nullptr;  // null: one FLOP per output element
+  // Cost::needed where `cost` counts work that a kernel may leave out, such as windows over padding; null: 1.
+  double (*needed)(const Problem&) = nullptr;
   CasesFn cases = nullptr;
   // Why the op cannot be run at all; models that contain it are rejected with this text.
   std::string_view refused = {};

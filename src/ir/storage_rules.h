@@ -5,7 +5,7 @@
 
 namespace sparkpilot {
 
-// Whether output 0 is its input 0 with another shape: no memory of its own.
+// Whether output 0 is its input 0 with another shape: no separate memory.
 inline bool is_view(const OpDef& op, const TensorType& input, const TensorType& output) {
   return op.traits.view && input.dtype == output.dtype &&
          storage_bytes(input.dtype, input.shape.elements()) == storage_bytes(output.dtype, output.shape.elements());

@@ -300,10 +300,10 @@ void Painter::flow(const Area& area, const std::string& name, const Flow& first,
 // Disks and ports, the busiest if not all fit: side by side, or alternating if that is too narrow.
 void Painter::io(const Area& area) {
   if (area.height < 2) return;
-  const bool beside = side_by_side(area.width);
-  const int half = beside ? area.width * 9 / 20 : area.width;  // ports have the longer names
-  RightWords title = rule({area.x, area.y, half, 1}, beside ? "Disks" : "Disks and network", "", Ink::io);
-  if (beside) rule({area.x + half, area.y, area.width - half, 1}, "Network", "", Ink::io);
+  const bool two_columns = side_by_side(area.width);
+  const int half = two_columns ? area.width * 9 / 20 : area.width;  // ports have the longer names
+  RightWords title = rule({area.x, area.y, half, 1}, two_columns ? "Disks" : "Disks and network", "", Ink::io);
+  if (two_columns) rule({area.x + half, area.y, area.width - half, 1}, "Network", "", Ink::io);
   if (sample_.pressure.io_some.value_or(0) >= 0.5) {
     title.add(" waiting " + show(Unit::percent, sample_.pressure.io_some) + " ", Ink::text);
   }
@@ -317,7 +317,7 @@ void Painter::io(const Area& area) {
   const auto ports = busiest(sample_.ports, [](const PortSample& port) {
     return port.received_bytes_per_s.value_or(0) + port.sent_bytes_per_s.value_or(0);
   });
-  const int label_width = beside ? 0 : 3;  // one below the other
+  const int label_width = two_columns ? 0 : 3;  // one below the other
   int row = 1, port_row = 1;
   for (size_t i = 0; i < std::max({disks.size(), ports.size(), size_t{1}}); ++i) {
     if (row < area.height && i < disks.size()) {
@@ -325,15 +325,15 @@ void Painter::io(const Area& area) {
       flow({area.x, area.y + row++, half, 1}, disk.name, {"r", disk.read_bytes_per_s}, {"w", disk.written_bytes_per_s},
            label_width);
     }
-    int& at = beside ? port_row : row;
+    int& at = two_columns ? port_row : row;
     if (at < area.height && i < ports.size()) {
       const PortSample& port = ports[i];
-      const Area line{beside ? area.x + half : area.x, area.y + at++, beside ? area.width - half : half, 1};
+      const Area line{two_columns ? area.x + half : area.x, area.y + at++, two_columns ? area.width - half : half, 1};
       flow(line, port.name, {"in", port.received_bytes_per_s}, {"out", port.sent_bytes_per_s}, label_width);
     }
   }
-  if (disks.empty() && (beside || ports.empty())) canvas_.text(area.x + 1, area.y + 1, "n/a", Ink::dim);
-  if (ports.empty() && beside) canvas_.text(area.x + half + 1, area.y + 1, "n/a", Ink::dim);
+  if (disks.empty() && (two_columns || ports.empty())) canvas_.text(area.x + 1, area.y + 1, "n/a", Ink::dim);
+  if (ports.empty() && two_columns) canvas_.text(area.x + half + 1, area.y + 1, "n/a", Ink::dim);
 }
 
 std::vector<ProcessSample> Painter::sorted() const {

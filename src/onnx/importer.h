@@ -107,7 +107,7 @@ class Importer {
   void charge(size_t bytes);
   std::vector<ValueId> inputs_of(const RawNode& node);
   void define_outputs(const RawNode& node, const std::vector<ValueId>& values);
-  // The value of that name in this or an enclosing scope; none if there is none. An absent id is an optional input of a
+  // The value of that name in this or an enclosing scope; empty if not found. An absent id is an optional input of a
   // function that the call omitted.
   std::optional<ValueId> lookup(const std::string& name);
   std::optional<ValueId> capture(const std::string& name);

@@ -35,7 +35,7 @@ Graph build_zoo_model(std::string_view name, uint64_t seed = 1);
 
 // Whether the file begins like a stand-in that save_onnx() wrote.
 bool is_stand_in(const std::filesystem::path& file);
-// Says in the metadata of a stand-in that its weights were trained: it is none any more. Others stay as they are.
+// Says in the metadata of a stand-in that its weights were trained: no longer a stand-in. Others stay as they are.
 void mark_as_trained(Graph& graph);
 
 }  // namespace sparkpilot

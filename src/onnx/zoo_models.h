@@ -29,8 +29,8 @@ struct VitSize {
   int depth;
   int64_t width, heads;
 };
-// A small trunk: a stem and stages of these widths, a map of so many channels with all its places as features, and so
-// many features of the ground's motion, by so many filters. Of the pictures before it sees only the ground.
+// A small trunk: a stem and stages of these widths, `map` channels with all their places as features, and `motion`
+// features of the ground's motion, by `filters` filters. Of the pictures before it sees only the ground.
 struct RoadSize {
   std::array<int64_t, 3> widths;
   int64_t map, filters, motion;
@@ -104,7 +104,7 @@ ZooHeads driving_heads(Layers& layers, const ZooSize& size, ZooEra era);
 // Luma uint8 [1, 960 * 1440] and calibration [1, 3] as inputs -> the heads of driver monitoring.
 ZooHeads driver_monitoring(Layers& layers, const MobileSize& size);
 
-// Makes the model of that name; its graph is still empty. Fails (user) if there is none.
+// Makes the model of that name; its graph is still empty. Fails (user) if unknown.
 void build_zoo_model(Layers& layers, std::string_view name);
 
 }  // namespace sparkpilot

@@ -73,8 +73,8 @@ ValueId ground(Layers& l, ValueId road) {
   const ValueId shares = l.constant(cells.shares);
   const ValueId both = l.mul(l.node("Gather", {mean, places}, {{"axis", int64_t{2}}}), shares);
   const ValueId grid = l.node("ReduceSum", {both, l.ints({2})}, {{"keepdims", int64_t{0}}});
-  const ValueId beside = l.reshape(l.transpose(grid, {0, 2, 1, 3}), {1, 1, kRows, 2 * kColumns});
-  const ValueId centred = l.node("Sub", {beside, l.scalar(kPixelMean)});
+  const ValueId pair = l.reshape(l.transpose(grid, {0, 2, 1, 3}), {1, 1, kRows, 2 * kColumns});
+  const ValueId centred = l.node("Sub", {pair, l.scalar(kPixelMean)});
   return l.mul(centred, l.scalar(2 / kPixelDeviation));
 }
 

@@ -1,4 +1,5 @@
 // Unique names for nodes that keep data from one run to the next, such as a random generator's counter.
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@ namespace {
 // Names of stateful nodes, and of the states that earlier ones have been expanded to.
 struct Names {
   std::set<std::string, std::less<>> names, states;
+  std::map<std::string, int, std::less<>> next;  // the number that is tried first where a name is taken
   // A node's states are named below it: "/noise/counter".
   bool free(const std::string& name) const {
     const auto at = states.lower_bound(name + "/");
@@ -40,7 +42,9 @@ int name_all(Graph& graph, const std::string& prefix, Names& taken) {
     if (is_stateful(node)) {
       const std::string wanted = node.name.empty() ? prefix + std::string(node.op->name) : node.name;
       std::string name = wanted;
-      for (int i = 2; !taken.free(name); ++i) name = wanted + "#" + std::to_string(i);
+      for (int& i = taken.next.try_emplace(wanted, 2).first->second; !taken.free(name); ++i) {
+        name = wanted + "#" + std::to_string(i);
+      }
       taken.names.insert(name);
       changes += name != node.name;
       node.name = name;

@@ -76,7 +76,7 @@ class Video {
     if (start > 0) reader_.start_at(start);
   }
 
-  // The next frame's index and picture, in memory of its own.
+  // The next frame's index and picture, in separate memory.
   std::pair<int64_t, py::array> next() {
     const Use use(used_);
     std::vector<py::ssize_t> shape{reader_.height(), reader_.width(), 3};

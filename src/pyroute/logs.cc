@@ -26,7 +26,7 @@ class Log {
   Log(py::object bytes, std::span<const std::byte> view)
       : bytes_(std::move(bytes)), reader_(source_of(view), "the log") {}
 
-  // From here on only events of that kind; fails (user) if there is none.
+  // From here on only events of that kind; fails (user) if absent.
   void only(const std::string& kind) {
     kinds_ = drive::kinds_named(kind);
     if (kinds_->empty()) fail("no event is of the kind \"{}\"{}", kind, did_you_mean(kind, drive::event_kinds()));

@@ -23,7 +23,7 @@ void bind_errors() {
 }  // namespace sparkpilot::pyroute
 
 PYBIND11_MODULE(_route, module) {
-  using namespace sparkpilot::pyroute;  // NOLINT(google-build-using-namespace): the macro makes a function of its own
+  using namespace sparkpilot::pyroute;  // NOLINT(google-build-using-namespace): the macro makes a separate function
   bind_errors();
   bind_values(module);
   bind_logs(module);

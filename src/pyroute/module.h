@@ -16,7 +16,7 @@ namespace py = pybind11;
 class Use {
  public:
   explicit Use(std::atomic<bool>& used) : used_(used) {
-    if (used_.exchange(true)) fail("the reader is in use by another call: each thread needs one of its own");
+    if (used_.exchange(true)) fail("the reader is in use by another call: each thread needs its own");
   }
   ~Use() { used_ = false; }
   Use(const Use&) = delete;

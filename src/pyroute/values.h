@@ -14,7 +14,7 @@
 
 namespace sparkpilot::pyroute {
 
-// A message in memory of its own. Python reads the same field as often as it likes, so that following pointers is not
+// A message in separate memory. Python reads the same field as often as it likes, so that following pointers is not
 // counted; what walks through a whole struct counts for itself.
 class Message {
  public:

@@ -18,7 +18,7 @@ constexpr std::array kPairs = {Pair{DType::f32, "f4"}, Pair{DType::f64, "f8"}, P
 std::string text_of(const py::handle& value) { return py::str(value); }
 std::string type_name(const py::handle& value) { return py::str(py::type::of(value).attr("__name__")); }
 
-// The type of an array; empty if there is none for it: another order of bytes, text, objects, dates.
+// The type of an array; empty if it has none here: another order of bytes, text, objects, dates.
 std::optional<DType> our_type(const py::dtype& type) {
   for (const Pair& pair : kPairs) {
     if (py::dtype(pair.theirs).equal(type)) return pair.ours;

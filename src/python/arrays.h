@@ -18,7 +18,7 @@ namespace sparkpilot::python {
 std::optional<py::dtype> numpy_type(DType dtype);
 // What Python is shown of an element type: NumPy's, the project's name where it has none ("bf16"), None for `none`.
 py::object type_shown(DType dtype);
-// From numpy.float32, "float32", "f32" or a type that is shown; fails (user) if it is none.
+// From numpy.float32, "float32", "f32" or a type that is shown; fails (user) if it is another.
 DType type_asked(const py::object& type);
 
 // An array on that memory, which `owner` keeps; nothing is copied. `what` names it in messages: `input "x"`. Fails

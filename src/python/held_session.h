@@ -49,7 +49,7 @@ class HeldSession : public std::enable_shared_from_this<HeldSession> {
   class Use {
    public:
     explicit Use(HeldSession& of) : of_(of) {
-      if (of_.used_.exchange(true)) fail("the session is in use by another call: each thread needs one of its own");
+      if (of_.used_.exchange(true)) fail("the session is in use by another call: each thread needs its own");
     }
     ~Use() { of_.used_ = false; }
     Use(const Use&) = delete;
@@ -60,7 +60,7 @@ class HeldSession : public std::enable_shared_from_this<HeldSession> {
   };
   // What keeps an array's memory: this session, and a count that grows while the array lives.
   py::object keeper(int* count);
-  size_t index_of_input(const std::string& name);  // fails (user) if there is none
+  size_t index_of_input(const std::string& name);  // fails (user) if absent
   void take_shape(const std::string& name, const Shape& shape);
   void set_input(const std::string& name, const py::object& value);
   bool memory_moves();

@@ -54,7 +54,7 @@ void bind_errors(py::module_& module) {
 }  // namespace sparkpilot::python
 
 PYBIND11_MODULE(_core, module) {
-  using namespace sparkpilot::python;  // NOLINT(google-build-using-namespace): the macro makes a function of its own
+  using namespace sparkpilot::python;  // NOLINT(google-build-using-namespace): the macro makes a separate function
   module.attr("__version__") = SPARKPILOT_VERSION;
   bind_errors(module);
   bind_model(module);

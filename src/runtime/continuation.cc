@@ -170,6 +170,7 @@ void Plan::collect(Profile& profile) const {
     row.total_ns = step.total_ns;
     row.flops = step.cost.flops;
     row.bytes = step.cost.bytes;
+    row.needed = step.cost.needed;
     row.weight_bytes = std::min(step.weight_bytes, step.cost.bytes);
     row.products = products_of(step.in);
     row.launches = step.launches;

@@ -189,7 +189,7 @@ void Plan::plan_gpu_memory() {
 }
 
 // Copies the constants that the GPU reads. Weights are in memory once: the host's go, unless the processor reads them
-// and has memory of its own.
+// and has its own memory.
 void Plan::move_constants(const std::vector<bool>& used, const std::vector<bool>& read_on_host) {
   GpuDevice& gpu = *options_.gpu;
   for (int i = 0; i < graph_.value_count(); ++i) {

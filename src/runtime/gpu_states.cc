@@ -178,7 +178,7 @@ void Plan::state_will_be_reset(size_t index) {
   if (!gpu_ || gpu_->states.empty()) return;
   GpuState& state = *gpu_->states[index].state;
   if (storage_[gpu_->states[index].storage].bytes < state.host->size() && state.fetch(gpu_->stream)) {
-    gpu_->stream.wait();  // what lies beside it
+    gpu_->stream.wait();  // what lies next to it
   }
   state.gpu_is_newer = false;
   state.host_is_newer = true;

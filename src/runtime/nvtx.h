@@ -1,6 +1,6 @@
 // Ranges that NVIDIA's profilers, such as Nsight Systems (nsys), show under a name: NVTX.
 //
-// A profiler names a library of its own in the environment, NVTX_INJECTION64_PATH. Without that variable, where the
+// A profiler names its library in the environment, NVTX_INJECTION64_PATH. Without that variable, where the
 // library cannot be used, and in builds that found no NVTX headers, nothing happens here.
 #pragma once
 

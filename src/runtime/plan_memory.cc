@@ -1,5 +1,6 @@
 // Assigns memory to every value of a plan: its storage, its lifetime, its offset in the arena.
 #include <algorithm>
+#include <numeric>
 
 #include "ir/storage_rules.h"
 #include "runtime/arena.h"
@@ -16,8 +17,10 @@ int Plan::new_storage(Storage storage, ValueId id) {
 // The state's memory in the store; the first plan that has the state sets its initial contents.
 void Plan::bind_state(ValueId id) {
   Value& v = graph_.value(id);
-  const bool resettable = std::any_of(graph_.states().begin(), graph_.states().end(),
-                                      [&](const State& s) { return s.value == id && s.resettable; });
+  const auto state =
+      std::lower_bound(graph_.states().begin(), graph_.states().end(), id,
+                       [](const State& s, ValueId value) { return s.value < value; });  // they are sorted
+  const bool resettable = state != graph_.states().end() && state->value == id && state->resettable;
   const auto [at, fresh] = states_.try_emplace(v.name);
   if (fresh) at->second = resettable || options_.gpu ? shared_copy(v.constant) : v.constant;
   if (options_.gpu && at->second.place() == Place::host) {
@@ -120,8 +123,14 @@ void Plan::share_in_place() {
 // computes it does not read it, or may overwrite it.
 void Plan::update_in_place() {
   updated_.assign(graph_.states().size(), false);
+  std::vector<int> moved(storage_.size());  // where each storage is now
+  std::iota(moved.begin(), moved.end(), 0);
+  const auto place_of = [&](ValueId value) {
+    const int index = storage_of(value);
+    return index < 0 ? index : moved[static_cast<size_t>(index)];
+  };
   for (size_t s = 0; s < graph_.states().size(); ++s) {
-    const int own = storage_of(graph_.states()[s].value), next = storage_of(graph_.states()[s].next);
+    const int own = place_of(graph_.states()[s].value), next = place_of(graph_.states()[s].next);
     if (next < 0 || own < 0) continue;
     if (next == own) {  // it stays as it is
       updated_[s] = true;
@@ -131,10 +140,11 @@ void Plan::update_in_place() {
     if (computed.kind != Storage::arena || memory.persistent || memory.bytes != computed.bytes) continue;
     if (memory.last > computed.first) continue;
     if (memory.last == computed.first && !writes_over(steps_[static_cast<size_t>(computed.first)], next, own)) continue;
-    for (int& index : storage_index_) {
-      if (index == next) index = own;
-    }
+    moved[static_cast<size_t>(next)] = own;
     updated_[s] = true;
+  }
+  for (int& index : storage_index_) {
+    if (index >= 0) index = moved[static_cast<size_t>(index)];
   }
 }
 

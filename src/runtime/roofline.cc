@@ -35,13 +35,13 @@ NodeLimit limit_of(const NodeProfile& node, double model_weight_bytes, const Pea
     limit = {work / rate * 1e9, name};
   };
   const UnitPeak& unit = peak.unit(arithmetic_of(node.products));
-  take(node.flops, unit.flops_per_second, unit.name);
+  take(node.flops * node.needed, unit.flops_per_second, unit.name);
   const double activations = node.bytes - node.weight_bytes;
   const double weight_set = held_at_once(model_weight_bytes * node.slices, node, peak.threads);
   const double activation_set = held_at_once(activations, node, peak.threads);
   double held = 0;
   for (const LevelPeak& level : peak.levels) {
-    const double weights = behind(node.weight_bytes, weight_set, held);
+    const double weights = behind(node.weight_bytes * node.needed, weight_set, held);
     take(weights, level.reads_per_second, level.name);
     take(weights + behind(activations, activation_set, held), level.bytes_per_second, level.name);
     held += level.bytes;

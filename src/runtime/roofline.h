@@ -4,7 +4,8 @@
 // type, or the time of moving its bytes through a level of cache or memory, whichever is longer. The estimate is low
 // rather than high, so a share above 1 means that a measurement was disturbed:
 //   - all units and levels work at the same time;
-// each level, from the nearest on, holds as much as fits: of the node's activations, which the node before it may have
+//   - windows over padding, and keys that a causal mask or a window hides, take no time (NodeProfile::needed).
+// Each level, from the nearest on, holds as much as fits: of the node's activations, which the node before it may have
 // left there, and of the whole model's weights, since all of them are read before any is read again.
 #pragma once
 

@@ -68,6 +68,15 @@ TEST(Roofline, UnitsAndLevelsWorkAtOnce) {
   expect_limit(limit_of(node(0, 40e3, 20e3), 1e12, machine()), 2, "memory");
 }
 
+TEST(Roofline, WhatAKernelMayLeaveOutIsNoLimit) {
+  NodeProfile padded = node(1e6, 0.132e6, 0);
+  padded.needed = 0.25;
+  expect_limit(limit_of(padded, 0, machine()), 2.5, "avx512");
+  NodeProfile weights = node(0, 40e3, 20e3);
+  weights.needed = 0.5;
+  expect_limit(limit_of(weights, 1e12, machine()), 1, "memory");
+}
+
 TEST(Roofline, SlicesStayInTheCachesOfTheirThread) {
   NodeProfile whole = node(0, 20e6, 0);
   expect_limit(limit_of(whole, 0, machine(2)), (20e6 - 9.032e6) / 20e9 * 1e6, "memory");

@@ -39,7 +39,7 @@ const AlgorithmParameter kMppi[] = {
     {"noise", "", "of the samples, of full torque", [](W& w) { return &w.lateral.mppi_noise; }},
     {"temperature", "", "of the weights, as a share of the samples' mean cost above the least",
      [](W& w) { return &w.lateral.mppi_temperature; }},
-    {"change", "", "weight of changes of torque, beside errors", [](W& w) { return &w.lateral.mppi_change; }},
+    {"change", "", "weight of changes of torque, compared with errors", [](W& w) { return &w.lateral.mppi_change; }},
     {"observer", "", "share of the model's error that is believed at once",
      [](W& w) { return &w.lateral.mppi_observer; }},
     {"lag", "s", "the part of lateral_delay that is a lag, as believed", [](W& w) { return &w.lateral.mppi_lag; }},

@@ -28,7 +28,7 @@ std::span<const Algorithm> algorithms();
 std::span<const AlgorithmParameter> shared_parameters();
 // Fails (user) on an unknown name, with the nearest.
 const Algorithm& find_algorithm(std::string_view name);
-// What comes with lateral control from outside (sim/user_algorithm.h): all but parameters of its own.
+// What comes with lateral control from outside (sim/user_algorithm.h): all but its own parameters.
 const Algorithm& outside_algorithm(bool torque);
 
 // All parameters of an algorithm with their values, after those that are `set`. Fails (user) on a name that it has not.

@@ -113,7 +113,7 @@ To converted(const From& from) {
 
 // Runs a world in N; see(step, constants, state) is called behind every step.
 template <class N, class Control, class See>
-WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, Tyres tyres, const See& see) {
+WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, Tyres tyres, const See& see) {
   const auto k = converted<WorldConstants<N, Control>, N>(prepare<Control>(spec));
   auto s = converted<WorldState<N, Control>, N>(beginning<Control>(spec));
   const bool by_mpc = spec.following.planner == Planner::mpc;

@@ -96,7 +96,7 @@ class Block {
 
 template <class Control, class N>
 WorldResult run_alone(const WorldSpec& spec, const BatchOptions& o) {
-  const Run run{o.seed, o.warm_up, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
+  const RunSettings run{o.seed, o.warm_up, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
   const auto see = [](int, const auto&, const auto&) {};
   return run_world<N, Control>(spec, run, o.steps, o.tyres, see);
 }

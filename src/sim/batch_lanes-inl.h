@@ -1,4 +1,4 @@
-// Worlds of one controller as vectors; each controller's is compiled in a file of its own (sim/batch_pid.cc ...),
+// Worlds of one controller as vectors; each controller's is compiled in a separate file (sim/batch_pid.cc ...),
 // because one file of all takes minutes.
 #if defined(SPARKPILOT_SIM_BATCH_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARKPILOT_SIM_BATCH_LANES_INL_H_
@@ -29,7 +29,7 @@ void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
   using State = WorldState<Lanes, Control>;
   static_assert(sizeof(Constants) / sizeof(Lanes) == sizeof(WorldConstants<double, Control>) / sizeof(double));
   static_assert(sizeof(State) / sizeof(Lanes) == sizeof(WorldState<double, Control>) / sizeof(double));
-  const Run run{r.seed, r.warm_up, r.noise, r.leads, r.rich_courses};
+  const RunSettings run{r.seed, r.warm_up, r.noise, r.leads, r.rich_courses};
   const auto* k = reinterpret_cast<const Constants*>(arrays.constants);
   auto* s = reinterpret_cast<State*>(arrays.states);
   auto* slots = reinterpret_cast<Lanes*>(arrays.rings);

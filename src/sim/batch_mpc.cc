@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::sim::HWY_NAMESPACE {
 
-// As sim/batch_lanes-inl.h declares it; this is a file of its own because that one's are long to compile.
+// As sim/batch_lanes-inl.h declares it; this is a separate file because that one's are long to compile.
 void plan_group_by_mpc(int group, const float* constants, float* states, const Motion<Lanes>& motion,
                        const LeadState<Lanes>& lead, const Lanes& target_speed, Lanes& target);
 void plan_group_by_mpc(int group, const float* constants, float* states, const Motion<Lanes>& motion,

@@ -38,7 +38,7 @@ bool counts(const DriveStretch& s, const DriveStretch::Yaw& yaw) {
 double bias_of(const std::string& yaw_source) {
   return yaw_source == "livePose" || yaw_source == "liveLocationKalman" ? 0.002 : 0.02;  // rad/s
 }
-constexpr double kYawNoise = 0.004;  // rad/s: what a measurement is off by, beside which that counts
+constexpr double kYawNoise = 0.004;  // rad/s: the error of a measurement, with which that is compared
 
 }  // namespace
 

@@ -18,7 +18,7 @@ struct FittedNumber {
   std::string name, unit;
   std::optional<double> value;     // empty: not identifiable
   double low = 0, high = 0;        // the interval, if there is a value
-  std::string reason;              // why there is none
+  std::string reason;              // if absent, why
   std::optional<double> logged;    // what the log itself says
   std::string logged_source = {};  // and where: carParams, liveParameters, liveTorqueParameters
 };

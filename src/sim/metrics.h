@@ -14,7 +14,7 @@ struct Metric {
 
 // Every figure that a run can have; a run names its own (RunInfo::metrics).
 std::span<const Metric> all_metrics();
-// Null if there is none of that name.
+// Null if the name is unknown.
 const Metric* find_metric(std::string_view name);
 
 }  // namespace sparkpilot::sim

@@ -10,7 +10,7 @@
 // up to 1 s and 0 from 2 s on. One step of sequential quadratic programming a call, as in openpilot: r and danger are
 // linear about the solution before. openpilot gives the quadratic program to HPIPM; so here: an interior-point method
 // with Mehrotra's predictor and corrector (SIAM J. Optim. 2(4), 1992), whose linear systems are solved by a Riccati
-// recursion over the intervals. A quadratic slack needs no variable of its own: with its multiplier l the slack is l
+// recursion over the intervals. A quadratic slack needs no separate variable: with its multiplier l the slack is l
 // over its weight. All constraints have one, so there always is a solution; what it cannot keep is told.
 //
 // kMpcIterations suffice for 1,000 random problems (sim/mpc_test.cc); they end when all worlds of a vector are solved,

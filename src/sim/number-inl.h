@@ -5,7 +5,7 @@
 //   Lanes    a Highway vector of floats, one world a lane (sim/lanes-inl.h)
 // A step uses the operators of N, the functions of this file and of sim/math-inl.h, and nothing else: no std::
 // function, no branch on a value of type N (select() instead; any()
-// for an early end), no exception, no memory of its own, no virtual call. An
+// for an early end), no exception, no allocation, no virtual call. An
 // N is made of a constant by N(0.5).
 //
 // Rounding is fixed by the source: a fused multiply-add is computed where mul_add() or neg_mul_add() stands, and

@@ -42,8 +42,8 @@ struct OutsideInput {
 };
 
 template <class N, class Control>
-SIM_FN void plan_outside(const Run& run, const OutsideInput<N>& in, bool tables, const WorldConstants<N, Control>& k,
-                         WorldState<N, Control>& s) {
+SIM_FN void plan_outside(const RunSettings& run, const OutsideInput<N>& in, bool tables,
+                         const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
   s.lateral.unplanned = s.metrics;
   plan_at(run, 0, in.time, tables, in.row, k, s);
   for (int i = 0; i < kPreviews; ++i) {
@@ -53,7 +53,8 @@ SIM_FN void plan_outside(const Run& run, const OutsideInput<N>& in, bool tables,
 }
 
 template <class N, class Control>
-SIM_FN void sense_outside(const Run& run, N step, const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
+SIM_FN void sense_outside(const RunSettings& run, N step, const WorldConstants<N, Control>& k,
+                          WorldState<N, Control>& s) {
   const Seen<N> seen = sense(run, to_words(step), k, s);
   s.lateral.speed = seen.speed;
   s.lateral.angle = seen.angle;
@@ -142,7 +143,7 @@ template <class N, class Control, class PlanMpc>
 SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, const WorldConstants<N, Control>& k,
                             const WorldRings<N>& rings, WorldState<N, Control>& s, N* features, MpcPlanner<N>* mpc,
                             const PlanMpc& plan_mpc) {
-  const Run run{call.seed, 0, call.noise, call.leads, call.rich_courses};
+  const RunSettings run{call.seed, 0, call.noise, call.leads, call.rich_courses};
   if (call.first) {
     for (N& cost : s.lateral.costs) cost = N(0);
   }

@@ -1,4 +1,4 @@
-// A group of worlds as vectors whose commands come from outside; each kind of command is compiled in a file of its own
+// A group of worlds as vectors whose commands come from outside; each kind of command is compiled in a separate file
 // (sim/outside_torque.cc, sim/outside_angle.cc), because that takes long.
 #if defined(SPARKPILOT_SIM_OUTSIDE_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARKPILOT_SIM_OUTSIDE_LANES_INL_H_

@@ -11,7 +11,7 @@
 SIM_BEFORE();
 namespace SIM_NAMESPACE {
 
-// Values of the last steps, which lie `stride` N apart: in a block of worlds beside each other, in a GPU's memory a
+// Values of the last steps, which lie `stride` N apart: in a block of worlds next to each other, in a GPU's memory a
 // world apart.
 template <class N, int kLength>
 struct Ring {

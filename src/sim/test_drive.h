@@ -36,7 +36,7 @@ drive::CarSignals drive_world(const WorldSpec& world, double seconds, const Vehi
                               const DriveNoise& noise = {}, double wheel_offset_degrees = 1.2) {
   drive::CarSignals out;
   Random random(seed);
-  const scalar::Run run{seed, 0, has_noise(world.noise), has_lead(world), scalar::is_rich(world.course)};
+  const scalar::RunSettings run{seed, 0, has_noise(world.noise), has_lead(world), scalar::is_rich(world.course)};
   const auto time_of = [](int step) { return 1'000'000'000 + uint64_t{10'000'000} * static_cast<uint64_t>(step); };
   const auto see = [&](int step, const auto& k, const scalar::WorldState<double, Control>& s) {
     // The command is that of the step's beginning, the state that of its end.

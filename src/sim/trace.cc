@@ -36,7 +36,7 @@ static_assert(std::size(kColumns) == kTraceColumns);
 template <class Control>
 Trace trace_of(const WorldSpec& spec, const BatchOptions& o) {
   Trace trace;
-  const Run run{o.seed, o.warm_up, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
+  const RunSettings run{o.seed, o.warm_up, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
   const auto see = [&](int step, const auto& k, const WorldState<float, Control>& s) {
     if (step % kStepsPerPlan != 0 || s.metrics.alive < 0.5f) return;
     trace.rows.push_back(trace_row(step, k, s));

@@ -72,7 +72,7 @@ template <class N>
 SIM_FN N curvature_factor(const CarConstants<N>& car, N speed) {
   return car.wheel_curvature / (car.steer_ratio_inverse * neg_mul_add(car.slip_factor, speed * speed, N(1)));
 }
-// Upstream's g roll / (1 / slip_factor - u^2), written so that a neutral car needs no case of its own.
+// Upstream's g roll / (1 / slip_factor - u^2), written so that a neutral car needs no separate case.
 template <class N>
 SIM_FN N roll_compensation(const CarConstants<N>& car, N speed, N roll) {
   return car.slip_roll * roll / neg_mul_add(car.slip_factor, speed * speed, N(1));

@@ -50,7 +50,7 @@ class AlgorithmWorker {
   AlgorithmWorker(const std::vector<std::string>& command, const WorkerOptions& options);
   std::string ask(const std::string& line, double seconds, std::string* answer = nullptr,
                   const std::atomic<bool>* stop = nullptr);
-  // The first line, which describes the algorithm. Fails (user) with why there is none.
+  // The first line, which describes the algorithm. Fails (user) with the reason if absent.
   std::string description(const std::string& file);
 
   double step_timeout_;
@@ -65,7 +65,7 @@ class WorkerAlgorithm : public UserAlgorithm {
   explicit WorkerAlgorithm(const std::filesystem::path& file, WorkerOptions options = {});
   ~WorkerAlgorithm() override;
 
-  // Each thread has a worker of its own. Fails (user) where none can be started, too.
+  // Each thread has its own worker. Fails (user) where none can be started, too.
   std::vector<UserWorld> run(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
                              const UserDrive& drive) const override;
   std::pair<Trace, std::string> trace(const WorldSpec& world, const UserDrive& drive) const override;

@@ -109,7 +109,7 @@ struct WorldRings {
 };
 
 // What a step needs that is the same for all worlds.
-struct Run {
+struct RunSettings {
   uint64_t seed = 0;
   int warm_up = 0;     // steps that enter no figure
   bool noise = false;  // any world has some
@@ -227,7 +227,7 @@ SIM_FN N ramp(N t, N at, N inverse) {
   return x * x * neg_mul_add(N(2), x, N(3));
 }
 template <class N>
-SIM_FN N course_curvature(const Run& run, const CourseConstants<N>& c, N t) {
+SIM_FN N course_curvature(const RunSettings& run, const CourseConstants<N>& c, N t) {
   N s, unused, wave = c.wave;
   if (run.rich_courses) wave = select((t >= c.wave_at) && (t < c.wave_to), wave, N(0));
   sin_cos(c.frequency * (run.rich_courses ? t - c.wave_at : t), s, unused);
@@ -246,8 +246,8 @@ SIM_FN void add_to(N& sum, N& lost, N x) {
 // The car ahead, at 20 Hz: where it is now, and what the planner asks for because of it. `row`: the table's, where
 // some world has one.
 template <class N, class Control>
-SIM_FN void follow(const Run& run, int step, bool tables, const CourseRow<N>& row, const LeadConstants<N>& k, N t,
-                   WorldState<N, Control>& s) {
+SIM_FN void follow(const RunSettings& run, int step, bool tables, const CourseRow<N>& row, const LeadConstants<N>& k,
+                   N t, WorldState<N, Control>& s) {
   LeadState<N>& l = s.lead;
   Metrics<N>& x = s.metrics;
   N sine, unused;
@@ -286,7 +286,7 @@ SIM_FN void follow(const Run& run, int step, bool tables, const CourseRow<N>& ro
 
 // The longitudinal figures, at 20 Hz.
 template <class N>
-SIM_FN void measure_plan(const Run& run, int step, N acceleration, Metrics<N>& x) {
+SIM_FN void measure_plan(const RunSettings& run, int step, N acceleration, Metrics<N>& x) {
   const auto alive = is_set(x.alive);
   const N jerk = select(alive, (acceleration - x.long_acceleration) * N(1 / (kStepsPerPlan * kStep)), N(0));
   x.long_acceleration = select(alive, acceleration, N(0));
@@ -307,7 +307,7 @@ SIM_FN N fastest_at(N speed) {
 // 20 Hz: the road under the car and the planner's wishes, at the time t. The planner sees the true state. `said`: the
 // row of the table, where some world has one.
 template <class N, class Control>
-SIM_FN void plan_at(const Run& run, int step, N t, bool tables, const CourseRow<N>& said,
+SIM_FN void plan_at(const RunSettings& run, int step, N t, bool tables, const CourseRow<N>& said,
                     const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
   const CourseConstants<N>& c = k.course;
   const Motion<N>& m = s.motion;
@@ -342,7 +342,7 @@ SIM_FN void plan_at(const Run& run, int step, N t, bool tables, const CourseRow<
   measure_plan(run, step, m.acceleration, s.metrics);
 }
 template <class N, class Control>
-SIM_FN void plan(const Run& run, int step, const WorldConstants<N, Control>& k, const CourseRows<N>& table,
+SIM_FN void plan(const RunSettings& run, int step, const WorldConstants<N, Control>& k, const CourseRows<N>& table,
                  WorldState<N, Control>& s) {
   CourseRow<N> said{};
   if (table.at) said = table.row(step / kStepsPerPlan);
@@ -386,7 +386,8 @@ struct Seen {
 };
 // `step`: of the random numbers.
 template <class N, class Control>
-SIM_FN Seen<N> sense(const Run& run, WordsOf<N> step, const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
+SIM_FN Seen<N> sense(const RunSettings& run, WordsOf<N> step, const WorldConstants<N, Control>& k,
+                     WorldState<N, Control>& s) {
   Seen<N> seen{s.motion.speed, s.steering.wheel * N(kDegrees), s.motion.acceleration, {}};
   N wish = -s.plan_curvature;
   if (run.noise) {
@@ -431,7 +432,7 @@ SIM_FN N drive_car(int slot, const WorldConstants<N, Control>& k, const WorldRin
 // One step of 10 ms, the `step`th from 0, whose plan is made where one is due: every kStepsPerPlan steps. It reads
 // neither course nor lead of the constants.
 template <class N, class Control, class Tyre>
-SIM_FN void step_car(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
+SIM_FN void step_car(const RunSettings& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
                      WorldState<N, Control>& s, Tyre tyres) {
   const Seen<N> seen = sense(run, WordsOf<N>(static_cast<uint32_t>(step)), k, s);
   const auto no = seen.speed < N(-1), yes = !no;

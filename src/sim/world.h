@@ -74,7 +74,7 @@ struct Lead {
 // A. Hennecke, D. Helbing, Phys. Rev. E 62, 2000), brakes to a (1 - (s* / gap)^2) with s* = standstill + max(0,
 // time_gap v + v (v - lead) / (2 sqrt(a b))), at most by max_brake. a and b are those of A. Kesting, M. Treiber,
 // D. Helbing (Phil. Trans. R. Soc. A 368, 2010), the time gap is openpilot's standard one. mpc, openpilot's planner
-// (sim/mpc_planner-inl.h), has numbers of its own and runs on the CPU only.
+// (sim/mpc_planner-inl.h), has its own numbers and runs on the CPU only.
 enum class Planner { cruise, idm, mpc };
 inline constexpr const char* kPlannerNames[] = {"cruise", "idm", "mpc"};
 struct CarFollowing {

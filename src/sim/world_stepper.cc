@@ -65,7 +65,7 @@ constexpr WorldNumber kCosts[] = {
 };
 static_assert(std::size(kCosts) == kOutsideCosts);
 
-// A number that is within its bounds, also if it is none.
+// A number that is within its bounds, also if it is NaN.
 float bounded(float value, const WorldNumber& number) {
   const auto low = static_cast<float>(number.low), high = static_cast<float>(number.high);
   return value >= low ? std::min(value, high) : value < low ? low : 0;
@@ -224,7 +224,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
     other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
     const auto k = converted<Constants, Real>(prepare<Control>(spec));
     auto s = converted<State, Real>(beginning<Control>(spec));
-    const Run run{options.seed, 0, other.noise, other.lead, other.rich};
+    const RunSettings run{options.seed, 0, other.noise, other.lead, other.rich};
     OutsideInput<Real> in{};
     if (other.table) look_at_table(other, 0, in);
     plan_outside(run, in, other.table != nullptr, k, s);

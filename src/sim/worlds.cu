@@ -47,7 +47,7 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
   float* const at = p.states + place(kFields<State>);
   State s = load_fields<State>(at);
   const WorldRings<float> rings(p.rings + place(sparkpilot::sim::scalar::kRingSlots), kWorldsOfGroup);
-  const Run run{p.seed, p.warm_up, p.noise != 0, p.leads != 0, p.rich_courses != 0};
+  const RunSettings run{p.seed, p.warm_up, p.noise != 0, p.leads != 0, p.rich_courses != 0};
   const CourseRows<float> table{p.tables ? p.tables[thread] : nullptr, 1};
 #pragma unroll 1
   for (int step = p.first; step < p.last; ++step) {

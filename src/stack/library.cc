@@ -95,7 +95,7 @@ std::string leading_version(std::string_view text) {
   return version.find('.') == std::string::npos || version.starts_with('.') ? std::string() : version;
 }
 
-// The version in the first text of the file's data that begins with `mark`, empty if there is none: the digits and dots
+// The version in the first text of the file's data that begins with `mark`, empty if absent: the digits and dots
 // after the mark or, if that is longer, after ", V".
 std::string version_behind(const Source& source, const Elf& elf, std::string_view mark) {
   constexpr size_t kPiece = 1 << 20, kLongest = 128;

@@ -69,7 +69,7 @@ int compare_versions(std::string_view a, std::string_view b) {
 
 void expect_spark_like(const NamedGpu& gpu) {
   if (gpu.capability.major == 12 && gpu.machine == "aarch64") return;
-  fail("the plan is for compute capability 12.x beside an Arm64 processor, such as --gpu gb10; this is {} beside {}",
+  fail("the plan is for compute capability 12.x with an Arm64 processor, such as --gpu gb10; this is {} with {}",
        text_of(gpu.capability), gpu.machine.empty() ? "an unknown processor" : gpu.machine);
 }
 

@@ -25,7 +25,7 @@ struct PythonPackages {
 // folders that may be environments or contain one (.venv), such as the current folder.
 std::vector<std::filesystem::path> find_sites(const Tree& tree, const std::vector<std::filesystem::path>& here);
 
-// The environment whose python3 comes first in `path`, a list as $PATH is; empty if there is none. Containers often
+// The environment whose python3 comes first in `path`, a list as $PATH is; empty if absent. Containers often
 // have theirs there and set no other variable.
 std::optional<std::filesystem::path> environment_on_path(const std::string& path);
 

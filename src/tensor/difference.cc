@@ -10,7 +10,7 @@ namespace sparkpilot {
 namespace {
 
 double relative(double difference, double expected) {
-  constexpr double kTiny = 1e-30;  // the square of what counts as nothing beside a reference of zeros
+  constexpr double kTiny = 1e-30;  // the square of what counts as nothing if the reference is zeros
   return difference == 0 ? 0 : std::sqrt(difference / std::max(expected, kTiny));
 }
 

@@ -93,7 +93,7 @@ GpuDevice::GpuDevice(int ordinal, const GpuOptions& options) : api_(&driver()), 
   facts_.shared_bytes_per_block = ask(cuda::kSharedBytesPerBlock);
   facts_.l2_bytes = ask(cuda::kL2Bytes);
   check("cuDriverGetVersion", api_->cuDriverGetVersion(&facts_.driver));
-  // A discrete GPU has managed memory, too; only an integrated one has no memory of its own.
+  // A discrete GPU has managed memory, too; only an integrated one has no separate memory.
   const bool can = ask(cuda::kManagedMemory) && ask(cuda::kConcurrentManagedAccess);
   facts_.unified = options.unified == GpuOptions::on    ? can
                    : options.unified == GpuOptions::off ? false

@@ -39,7 +39,7 @@ struct GpuFacts {
 
 struct GpuOptions {
   enum Unified { as_it_is, off, on };
-  Unified unified = as_it_is;  // off: memory of its own, explicit copies, even where it is one. on: for tests
+  Unified unified = as_it_is;  // off: its own memory, explicit copies, even where it is one. on: for tests
   // Bytes of the GPU's memory that are left to others; empty: 2 GiB of unified memory, nothing of a GPU's own.
   std::optional<int64_t> reserve = {};
 };
@@ -206,7 +206,7 @@ class GpuStream {
   void wait();
   // Whether all that was enqueued is done, without waiting; throws what went wrong with it.
   bool is_done();
-  // For a library that enqueues work of its own here. The context must be this thread's current one: GpuDevice::api().
+  // For a library that enqueues its own work here. The context must be this thread's current one: GpuDevice::api().
   cuda::StreamHandle handle() const { return stream_; }
 
   // What was enqueued since the construction, recorded or not; runs of recordings and waits.

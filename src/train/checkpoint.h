@@ -1,7 +1,7 @@
 // A training run on disk, so that it can go on after anything (docs/training.md).
 //
 // A checkpoint is a folder update_NNNNNNNN of `states.safetensors` (all states of the programs) and `checkpoint.json`
-// (the rest). It is written beside its place and renamed, so one of that name is whole.
+// (the rest). It is written next to its place and renamed, so one of that name is whole.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ struct WantedClip {
   int64_t frames = 0;  // about
 };
 
-// Why a frame with this calibration is no sample: there is none, or it is beyond openpilot's limits. Empty if it may
+// Why a frame with this calibration is no sample: it is absent or beyond openpilot's limits. Empty if it may
 // be.
 std::string refuse_calibration(const drive::PreparedFrame& frame);
 

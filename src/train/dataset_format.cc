@@ -114,7 +114,7 @@ drive::DrivingContract no_contract() {
 void check_kinds(const DatasetInfo& info, bool driver) {
   for (const DatasetInput& input : info.inputs) {
     const bool of_driver = input.kind == InputKind::driver || input.kind == InputKind::calibration;
-    if (of_driver != driver) fail("input \"{}\" is none of this model's", input.name);
+    if (of_driver != driver) fail("input \"{}\" is not one of this model's", input.name);
   }
   if (driver) {
     if (info.networks.size() != 1 || !info.of_driver())

@@ -22,7 +22,7 @@ namespace sparkpilot::train {
 
 class OwnFeatures final : public Samples {
  public:
-  // Why the student has no past features of its own; empty if it has: it reads them, and makes those of a frame.
+  // Why the student has no own past features; empty if it has: it reads them, and makes those of a frame.
   static std::string refusal(const DatasetInfo& info, const Student& student);
 
   // The samples of `samples`, which are the first of `data` (which has no augmentation: the memory is of the pictures
@@ -70,7 +70,7 @@ class OwnFeatures final : public Samples {
   std::optional<float> probe_;  // depends_on_past(): all features are this
 };
 
-// OUT/own_features/update_NNNNNNNN.safetensors: OwnFeatures::save() of the pass that began after so many updates.
+// OUT/own_features/update_NNNNNNNN.safetensors: OwnFeatures::save() of the pass that began after NNNNNNNN updates.
 std::filesystem::path own_features_file(const std::filesystem::path& out, int64_t updates);
 // Removes those of which `unwanted` says so.
 void drop_own_features(const std::filesystem::path& out, const std::function<bool(int64_t updates)>& unwanted);

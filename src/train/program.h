@@ -76,7 +76,7 @@ struct ProgramOptions {
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  // adamw
   float momentum = 0.9f;                                // sgd; 0: none, and no memory for it
   float weight_decay = 0.01f;
-  // Of the moving average: average' = ema average + (1 - ema) x'. 0: there is none.
+  // Of the moving average: average' = ema average + (1 - ema) x'. 0: no average.
   float ema = 0;
   // Of one update, at most. With 1 the gradients are written where the sums lie, without an addition.
   int micro_batches = 1;

@@ -34,7 +34,7 @@ class MetricsFiles {
   EventFile events_;
 };
 
-// OUT/summary.json; null for what there is none of.
+// OUT/summary.json; null for what is absent.
 void write_summary(const std::filesystem::path& out, const TrainingSummary& summary);
 
 // OUT/not_finite/batch.safetensors: the fields by their names; its metadata tells the samples, the update and the

@@ -31,7 +31,7 @@ class Samples {
   virtual void read(int64_t index, std::span<std::byte* const> to) const = 0;
 };
 
-// Where a field of that name is. Fails (user) if there is none.
+// Where a field of that name is. Fails (user) if absent.
 size_t place_of(std::span<const Field> fields, std::string_view name);
 
 // Writes sample `index` as entry `entry` of a batch: a tensor for each field in order, the entries along its first

@@ -1,5 +1,5 @@
-// How far a driving model's path and lane lines are from what is known of a data set, beside two paths that take no
-// picture.
+// How far a driving model's path and lane lines are from what is known of a data set, compared with two paths that
+// take no picture.
 #pragma once
 
 #include <array>
@@ -20,14 +20,14 @@ inline constexpr std::array<int, 4> kScoreMetres{20, 40, 60, 80};
 struct PathScore {
   std::array<double, 4> distance{}, aside{};  // at kScoreSeconds: of the positions; of them, |y|
   // kScoreMetres ahead: |y| between the paths, whenever they come there. The speed does not matter for it: it is how
-  // far the path lies beside the driven one where they are drawn.
+  // far the path lies to the side of the driven one where they are drawn.
   std::array<double, 4> beside{};
 };
 
 struct Score {
   int64_t samples = 0;
-  std::array<int64_t, 4> known{};    // samples whose path is known for so many seconds
-  std::array<int64_t, 4> reached{};  // and for so many metres
+  std::array<int64_t, 4> known{};    // samples whose path is known for kScoreSeconds
+  std::array<int64_t, 4> reached{};  // and for kScoreMetres
   PathScore model;
   PathScore keep;      // the car's speed and curvature at the moment, kept: an arc
   PathScore straight;  // the car's speed, straight on

@@ -92,7 +92,7 @@ Student::Student(const StudentOptions& options, std::span<const Field> fields) :
   if (options.networks.empty()) fail_internal("a student without a network");
   if (options.batch < 1) fail("batch {}: expected 1 or more", options.batch);
   if (options.base != Precision::fp32 && options.mode != TrainMode::adapter) {
-    fail("frozen weights are kept in {} only beside an adapter: in mode full all weights are trained",
+    fail("frozen weights are kept in {} only with an adapter: in mode full all weights are trained",
          name(options.base));
   }
   graph_.opsets[""] = kNewestOpset;
@@ -159,7 +159,7 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
     adapter.stored = stored_type(options_.stored, network.file);
     if (!adapter.rank) adapter.max_bytes = size_limit(options_.max_size, network.file, "--max-size");
     if (!network.adapter) network.adapter = create_adapter(network.file, adapter, &plan);
-    // As without an adapter: of the products beside it the last ones are heads, too.
+    // As without an adapter: of the products without one the last ones are heads, too.
     std::map<ValueId, WeightFormat> frozen;
     for (const auto& [id, format] : plan_small(net, options_.base)) frozen[net.node(id).inputs[1]] = format;
     applied = apply_adapter(net, *network.adapter, match_layers(network.file, *network.adapter));

@@ -74,10 +74,10 @@ class Student {
   // field that is missing; what create_adapter(), differentiate() and weighted_sum() refuse.
   Student(const StudentOptions& options, std::span<const Field> fields);
 
-  // Reports beside the loss: loss.<head> for each head, and for models with a plan the mean distance in metres at 1, 2,
-  // 4 and 6 s of its positions from the target's plan (plan_error_4s), and from the driven path where that is known
-  // (driven_error_4s); lane_error_20m, the mean distance of the two inner lane lines from the target's where that has
-  // them. And outputs(), whose reports have more than one element.
+  // Reports in addition to the loss: loss.<head> for each head, and for models with a plan the mean distance in metres
+  // at 1, 2, 4 and 6 s of its positions from the target's plan (plan_error_4s), and from the driven path where that is
+  // known (driven_error_4s); lane_error_20m, the mean distance of the two inner lane lines from the target's where that
+  // has them. And outputs(), whose reports have more than one element.
   TrainingProgram program(ProgramOptions options) const;
 
   // The networks' flat outputs, which program() reports as "output.<role>", [batch, width] in f32.

@@ -174,7 +174,7 @@ TEST_F(StudentTest, ABaseOfFewerBitsIsTheRoundedModel) {
   StudentOptions full{.networks = policy(), .mode = TrainMode::full};
   full.base = Precision::fp8;
   const RandomSamples samples(full.networks, 1);
-  EXPECT_NE(error_of([&] { Student(full, samples.fields()); }).find("only beside an adapter"), std::string::npos);
+  EXPECT_NE(error_of([&] { Student(full, samples.fields()); }).find("only with an adapter"), std::string::npos);
 }
 
 TEST_F(StudentTest, ThePlansLossReachesTheVisionNetwork) {

@@ -102,9 +102,10 @@ class Means {
   int64_t count_ = 0;
 };
 
-class Run {
+class TrainingRun {
  public:
-  Run(TrainingProgram& program, const Samples& samples, const Samples* validation, const TrainerOptions& options);
+  TrainingRun(TrainingProgram& program, const Samples& samples, const Samples* validation,
+              const TrainerOptions& options);
   TrainingSummary run();
 
  private:
@@ -153,7 +154,8 @@ class Run {
   int64_t start_ns_ = 0, start_samples_ = 0, waited_ns_ = 0;
 };
 
-Run::Run(TrainingProgram& program, const Samples& samples, const Samples* validation, const TrainerOptions& options)
+TrainingRun::TrainingRun(TrainingProgram& program, const Samples& samples, const Samples* validation,
+                         const TrainerOptions& options)
     : program_(program),
       samples_(samples),
       validation_(validation),
@@ -189,7 +191,7 @@ Run::Run(TrainingProgram& program, const Samples& samples, const Samples* valida
                .program = std::string(program_version())};
 }
 
-void Run::check() const {
+void TrainingRun::check() const {
   const TrainerOptions& o = options_;
   if (o.out.empty()) fail("no folder to write into was given");
   for (const auto& [what, value] : {std::pair("updates", static_cast<double>(o.updates)),
@@ -214,7 +216,7 @@ void Run::check() const {
   if (o.evaluate_average && program_.options().ema == 0) fail("there is no moving average to evaluate");
 }
 
-std::string Run::optimizer_text() const {
+std::string TrainingRun::optimizer_text() const {
   const ProgramOptions& p = program_.options();
   std::string text = p.optimizer == Optimizer::adamw
                          ? fmt::format("adamw beta1 {} beta2 {} epsilon {}", p.beta1, p.beta2, p.epsilon)
@@ -222,7 +224,7 @@ std::string Run::optimizer_text() const {
   return text + fmt::format(" decay {} ema {} clip {}", p.weight_decay, p.ema, options_.clip);
 }
 
-std::string Run::schedule_text() const {
+std::string TrainingRun::schedule_text() const {
   const Schedule& s = options_.schedule;
   const std::string warmup = fmt::format("rate {} warm-up {}", s.rate, s.warmup);
   if (s.form == Schedule::constant) return "constant " + warmup;
@@ -230,7 +232,7 @@ std::string Run::schedule_text() const {
 }
 
 // From the newest checkpoint, if there is one.
-void Run::resume() {
+void TrainingRun::resume() {
   const auto found = find_checkpoints(checkpoints_of(options_.out));
   if (found.empty()) return;
   const fs::path path = found.rbegin()->second;
@@ -261,13 +263,13 @@ void Run::resume() {
   }
 }
 
-void Run::count_time() {
+void TrainingRun::count_time() {
   const int64_t now = now_ns();
   progress_.seconds += seconds_of(now - counted_ns_);
   counted_ns_ = now;
 }
 
-void Run::stop_not_finite(const std::string& what, const Loader& loader, bool keep) {
+void TrainingRun::stop_not_finite(const std::string& what, const Loader& loader, bool keep) {
   summary_.reason = fmt::format("{} of update {} is not finite", what, progress_.updates + 1);
   if (keep)
     summary_.batch = write_batch(options_.out, samples_.fields(), loader.current(), loader.indices(),
@@ -275,7 +277,7 @@ void Run::stop_not_finite(const std::string& what, const Loader& loader, bool ke
   program_.discard();
 }
 
-void Run::join_gpus() {
+void TrainingRun::join_gpus() {
   if (size_ == 1 || !program_.gpu()) return;
   std::string why_not;
   nccl_ = NcclComm::join(*options_.comm, program_.gpu(), why_not);
@@ -285,7 +287,7 @@ void Run::join_gpus() {
 }
 
 // The mean over all processes.
-void Run::exchange_gradients() {
+void TrainingRun::exchange_gradients() {
   if (size_ == 1) return;
   if (nccl_) return together([&] { nccl_->mean(program_.gradient_sums_on_gpu()); });
   const std::span<float> sums = program_.gradient_sums();
@@ -295,7 +297,7 @@ void Run::exchange_gradients() {
 }
 
 // Empty if the loss or the gradient was not finite.
-std::optional<TrainingStep> Run::update() {
+std::optional<TrainingStep> TrainingRun::update() {
   Means means(program_);
   std::string wrong;
   together([&] {
@@ -344,7 +346,7 @@ std::optional<TrainingStep> Run::update() {
 }
 
 // Empty if it was interrupted.
-std::optional<Means> Run::evaluation_of(const Samples& samples, const Feed& feed) {
+std::optional<Means> TrainingRun::evaluation_of(const Samples& samples, const Feed& feed) {
   const int64_t batch = feed.batch();
   const bool average = options_.evaluate_average;
   Loader loader(samples, Sampler(samples.size(), 0, false), batch, rank_ * batch, 2, (size_ - 1) * batch);
@@ -360,7 +362,7 @@ std::optional<Means> Run::evaluation_of(const Samples& samples, const Feed& feed
 }
 
 // False if it was interrupted, and then has no result.
-bool Run::evaluate() {
+bool TrainingRun::evaluate() {
   const std::optional<Means> means = evaluation_of(*validation_, *validation_feed_);
   if (!means) return false;
   std::vector<std::pair<std::string, double>> reports = means->reports();
@@ -387,14 +389,14 @@ bool Run::evaluate() {
   return true;
 }
 
-bool Run::evaluation_due(bool at_end) const {
+bool TrainingRun::evaluation_due(bool at_end) const {
   if (validation_ == nullptr || progress_.updates == 0 || progress_.evaluated == progress_.updates) return false;
   return at_end || progress_.updates % (options_.evaluate_every > 0 ? options_.evaluate_every : an_epoch_) == 0;
 }
 
 // What is due at this number of updates: an evaluation, the end, a checkpoint. A resumed run begins with it, too, so
 // that an interruption between these changes nothing.
-std::optional<Ended> Run::settle(TrainingStep* step) {
+std::optional<Ended> TrainingRun::settle(TrainingStep* step) {
   const bool out_of_time = any(options_.minutes > 0 && progress_.seconds >= 60 * options_.minutes);
   bool evaluated = false;
   if (evaluation_due(limited() || out_of_time)) {
@@ -412,7 +414,7 @@ std::optional<Ended> Run::settle(TrainingStep* step) {
   return std::nullopt;
 }
 
-void Run::save() {
+void TrainingRun::save() {
   count_time();
   RunProgress before = saved_;
   before.seconds = progress_.seconds;
@@ -427,7 +429,7 @@ void Run::save() {
   saved_ = progress_;
 }
 
-void Run::begin_pass() {
+void TrainingRun::begin_pass() {
   if (loader_) waited_ns_ += loader_->waited_ns();
   loader_.reset();
   if (options_.renew) options_.renew(progress_.updates - progress_.updates % an_epoch_);
@@ -435,7 +437,7 @@ void Run::begin_pass() {
                   progress_.samples + rank_ * feed_.batch(), 2, (size_ - 1) * feed_.batch());
 }
 
-TrainingSummary Run::run() {
+TrainingSummary TrainingRun::run() {
   std::optional<FolderLock> lock;
   together([&] {
     if (is_first()) lock.emplace(options_.out);
@@ -499,7 +501,7 @@ std::string_view name(Ended ended) {
 
 TrainingSummary train(TrainingProgram& program, const Samples& samples, const Samples* validation,
                       const TrainerOptions& options) {
-  return Run(program, samples, validation, options).run();
+  return TrainingRun(program, samples, validation, options).run();
 }
 
 std::optional<Checkpoint> newest_checkpoint(const fs::path& out) {

@@ -119,7 +119,7 @@ struct TrainingSummary {
 TrainingSummary train(TrainingProgram& program, const Samples& samples, const Samples* validation,
                       const TrainerOptions& options);
 
-// The median time in seconds of so many steps of one micro-batch each, after one more, reading included. They change
+// The median time in seconds of `steps` steps of one micro-batch each, after one more, reading included. They change
 // the program's states.
 double time_steps(TrainingProgram& program, const Samples& samples, int steps);
 
@@ -131,7 +131,7 @@ void evaluate_samples(TrainingProgram& program, const Samples& samples, std::spa
 // What the student's network of that role gave for an entry of the last evaluation: Student's report "output.<role>".
 std::span<const float> output_of(const TrainingProgram& program, const std::string& role, int64_t entry, bool average);
 
-// The newest checkpoint of a run's folder; empty if there is none. Its choices and threads are for the program with
+// The newest checkpoint of a run's folder; empty if absent. Its choices and threads are for the program with
 // which the run goes on.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& out);
 

@@ -167,6 +167,16 @@ double cost(const Problem& p) {
   return static_cast<double>(a.q.batch * a.q.heads * a.q.rows) * static_cast<double>(a.total) *
          (2.0 * static_cast<double>(a.q.size + a.v.size) + 5);
 }
+double needed(const Problem& p) {
+  const AttentionShape a = attention_shape(p);
+  if (a.q.rows == 0 || a.total == 0 || p.has(6)) return 0;  // the padding among the keys is known in a run only
+  double seen = 0;
+  for (int64_t row = 0; row < a.q.rows; ++row) {
+    const KeyRange keys = visible_keys(a, row, -1);
+    seen += static_cast<double>(keys.last - keys.first);
+  }
+  return seen / (static_cast<double>(a.q.rows) * static_cast<double>(a.total));
+}
 
 OpCase make_case(std::string name, const Shape& q, const Shape& k, const Shape& v, Attributes attrs,
                  std::vector<CaseInput> more = {}) {
@@ -328,6 +338,7 @@ const OpDef kOps[] = {{.name = "Attention",
                        .cuda = cuda::attention_candidates(),
                        .expand = attention_as_nodes,
                        .cost = cost,
+                       .needed = needed,
                        .cases = cases},
                       {.name = "Attention",
                        .domain = "sparkpilot",
@@ -343,6 +354,7 @@ const OpDef kOps[] = {{.name = "Attention",
                        .cuda = cuda::attention_candidates(),
                        .expand = expand_columns,
                        .cost = cost,
+                       .needed = needed,
                        .cases = column_cases}};
 
 }  // namespace

@@ -46,6 +46,7 @@ void infer(InferContext& c) {
 }
 
 double cost(const Problem& p) { return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape).flops(); }
+double needed(const Problem& p) { return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape).needed(); }
 
 using Ints = std::vector<int64_t>;
 
@@ -116,6 +117,7 @@ const OpDef kOps[] = {{.name = "Conv",
                        .cuda = cuda::conv_candidates(),
                        .grad = gradient,
                        .cost = cost,
+                       .needed = needed,
                        .cases = cases}};
 
 }  // namespace

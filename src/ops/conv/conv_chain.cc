@@ -135,6 +135,7 @@ std::vector<ValueId> expand(ExpandContext& e) {
 }
 
 double cost(const Problem& p) { return ConvChain::of(p).flops(); }
+double needed(const Problem& p) { return ConvChain::of(p).needed(); }
 
 using Ints = std::vector<int64_t>;
 using Texts = std::vector<std::string>;
@@ -243,11 +244,12 @@ const OpDef kOps[] = {{.name = "ConvChain",
                        .inputs = {2, kMany},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
-                       .traits = {.finite = true},
+                       .traits = {.multiply_adds = true, .finite = true},
                        .infer = infer,
                        .cpu = kCpu,
                        .expand = expand,
                        .cost = cost,
+                       .needed = needed,
                        .cases = cases}};
 
 }  // namespace

@@ -96,6 +96,9 @@ double cost(const Problem& p) {
   const ConvShape s = conv_transpose_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape);
   return 2.0 * static_cast<double>(s.batch * s.window.in_size()) * static_cast<double>(s.weights());
 }
+double needed(const Problem& p) {
+  return inside_share(conv_transpose_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape).window, true);
+}
 
 using Ints = std::vector<int64_t>;
 
@@ -195,6 +198,7 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
                        .cuda = cuda::conv_candidates(),
                        .grad = gradient,
                        .cost = cost,
+                       .needed = needed,
                        .cases = cases},
                       {.name = "ConvTranspose",
                        .domain = "sparkpilot",
@@ -210,6 +214,7 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
                        .cuda = cuda::conv_candidates(),
                        .expand = expand_channels_last,
                        .cost = cost,
+                       .needed = needed,
                        .cases = channels_last_cases}};
 
 }  // namespace

@@ -137,9 +137,11 @@ Acceptance of_one_type(const Problem& p) {
   return kAccepts(p);
 }
 
-double cost(const Problem& p) {
-  return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs())).flops();
+ConvShape shape_of(const Problem& p) {
+  return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs()));
 }
+double cost(const Problem& p) { return shape_of(p).flops(); }
+double needed(const Problem& p) { return shape_of(p).needed(); }
 
 using Ints = std::vector<int64_t>;
 using Texts = std::vector<std::string>;
@@ -345,6 +347,7 @@ const OpDef kOps[] = {{.name = "Conv",
                        .cuda = cuda::conv_candidates(),
                        .expand = expand,
                        .cost = cost,
+                       .needed = needed,
                        .cases = cases}};
 
 }  // namespace

@@ -104,6 +104,10 @@ template <size_t kWeights>
 double cost(const Problem& p) {
   return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[kWeights].shape).flops();
 }
+template <size_t kWeights>
+double needed(const Problem& p) {
+  return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[kWeights].shape).needed();
+}
 
 using Ints = std::vector<int64_t>;
 
@@ -154,10 +158,12 @@ const OpDef kOps[] = {{.name = "ConvInteger",
                        .inputs = {2, 4},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
+                       .traits = {.multiply_adds = true},
                        .infer = infer_integer,
                        .cpu = kInteger,
                        .no_gradient = no_gradient::kQuantized,
                        .cost = cost<1>,
+                       .needed = needed<1>,
                        .cases = integer_cases},
                       {.name = "QLinearConv",
                        .doc = "Convolution of quantized images, quantized again.",
@@ -165,10 +171,12 @@ const OpDef kOps[] = {{.name = "ConvInteger",
                        .inputs = {8, 9},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
+                       .traits = {.multiply_adds = true},
                        .infer = infer_linear,
                        .cpu = kLinear,
                        .no_gradient = no_gradient::kQuantized,
                        .cost = cost<3>,
+                       .needed = needed<3>,
                        .cases = linear_cases}};
 
 }  // namespace

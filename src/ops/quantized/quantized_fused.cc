@@ -132,6 +132,9 @@ void infer_gemm(InferContext& c) {
 double conv_cost(const Problem& p) {
   return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs())).flops();
 }
+double conv_needed(const Problem& p) {
+  return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs())).needed();
+}
 double gemm_cost(const Problem& p) {
   const Shape& x = p.inputs[0].shape;
   return 2.0 * static_cast<double>(p.outputs[0].shape.elements()) * static_cast<double>(x[x.rank() - 1]);
@@ -261,13 +264,14 @@ const OpDef kOps[] = {{.name = "QConv",
                        .inputs = {3, 6},
                        .outputs = {1, 1},
                        .attributes = kConvAttrs,
-                       .traits = {.channels_last = true, .finite = true},
+                       .traits = {.multiply_adds = true, .channels_last = true, .finite = true},
                        .infer = infer_conv,
                        .axes = axes_of_entries,
                        .cpu = kConv,
                        .cuda = cuda::kQConv,
                        .no_gradient = no_gradient::kQuantized,
                        .cost = conv_cost,
+                       .needed = conv_needed,
                        .cases = conv_cases},
                       {.name = "QGemm",
                        .domain = "sparkpilot",
@@ -276,7 +280,7 @@ const OpDef kOps[] = {{.name = "QConv",
                        .inputs = {3, 6},
                        .outputs = {1, 1},
                        .attributes = kGemmAttrs,
-                       .traits = {.finite = true},
+                       .traits = {.multiply_adds = true, .finite = true},
                        .infer = infer_gemm,
                        .axes = axes_of_rows,
                        .cpu = kGemm,

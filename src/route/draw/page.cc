@@ -34,7 +34,7 @@ const char* kind_of(std::span<const uint8_t> bytes) {
   fail_internal("page: a picture of {} bytes that is neither JPEG nor PNG", bytes.size());
 }
 
-// "./" makes it a file beside the page whatever the name looks like.
+// "./" makes it a file next to the page whatever the name looks like.
 std::string address(const PageLink& link) {
   std::string out = "./";
   for (const char c : link.file) {

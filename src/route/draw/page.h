@@ -1,4 +1,4 @@
-// A report as one HTML file that needs nothing else: no link leads further than to files beside it, style, figures and
+// A report as one HTML file that needs nothing else: no link leads further than to files next to it, style, figures and
 // pictures are inside, and it is complete without its small script (which shows the values of figures under the
 // pointer).
 //
@@ -21,7 +21,7 @@ struct Headline {
   std::string note = {};  // small, below
 };
 
-// A file beside the page; of a film, the moment at which it begins.
+// A file next to the page; of a film, the moment at which it begins.
 struct PageLink {
   std::string file = {};
   std::optional<double> seconds = {};
@@ -58,7 +58,7 @@ class Page {
   void image(const std::string& caption, std::span<const uint8_t> jpeg_or_png);
   // Side by side if there is room.
   void images(const std::vector<PagePicture>& pictures);
-  // A line that leads to a file beside the page.
+  // A line that leads to a file next to the page.
   void link(const std::string& text, const PageLink& to);
   // Below everything: what made it, with what settings.
   void footer(const std::string& text);

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 Json number(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-// The fields that begin like `name`, up to its first underscore; all fields if there is none.
+// The fields that begin like `name`, up to its first underscore; all fields without one.
 std::string alike(std::string_view name) {
   const std::string_view stem = name.substr(0, std::min(name.find('_'), size_t{4}));
   std::string some, all;

@@ -36,7 +36,7 @@ std::string name_of_folder(const std::filesystem::path& folder);
 std::map<std::string, Segments> find_segments(const std::filesystem::path& folder, const RouteName* only = nullptr);
 
 // A recorded file (or comma2k19's folder of poses) in `folder`, or in a folder below it that is named like a segment or
-// holds numbered segments: the first by name, empty if there is none. Files for which `made`, called with the segment's
+// holds numbered segments: the first by name, empty if absent. Files for which `made`, called with the segment's
 // folder and the file's name, returns true are ignored. Fails (user) if a folder cannot be read; a missing one holds
 // nothing.
 std::optional<std::filesystem::path> find_recording(

@@ -41,7 +41,7 @@ PlanPoint plan_point(const World& world, const Pose& now, double time) {
   return point;
 }
 
-// The nearest car in our own path at a time, -1 if there is none.
+// The nearest car in our own path at a time, -1 if absent.
 int car_ahead(const World& world, double time) {
   const Traffic& traffic = world.traffic();
   const double here = traffic.ego(time).s;

@@ -44,6 +44,12 @@ ConvChain ConvChain::of(const Problem& p) {
   return of(p.attrs(), p.inputs[0].shape, weights);
 }
 
+double ConvChain::needed() const {
+  double sum = 0;
+  for (size_t i = 0; i < stages; ++i) sum += shape[i].flops() * shape[i].needed();
+  return sum > 0 ? sum / flops() : 1;
+}
+
 double ConvChain::flops() const {
   double sum = 0;
   for (size_t i = 0; i < stages; ++i) sum += shape[i].flops();

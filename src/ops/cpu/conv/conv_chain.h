@@ -25,6 +25,7 @@ struct ConvChain {
   const ConvShape& depthwise() const { return shape[stages - 2]; }
   const ConvShape& last() const { return shape[stages - 1]; }
   double flops() const;
+  double needed() const;  // Cost::needed
 
   static size_t weights_input(size_t stage) { return 1 + 2 * stage; }
   static size_t bias_input(size_t stage) { return 2 + 2 * stage; }

@@ -22,6 +22,7 @@ struct ConvShape {
   bool is_depthwise() const { return groups > 1 && groups == in_channels && out_channels == in_channels; }
   Shape output() const;
   double flops() const;  // a multiply-add counts as two; padding counts as work
+  double needed() const { return inside_share(window); }
 };
 
 // Conv: weights [O, I/groups, kernel]. Reads the attributes `group`, `kernel_shape`, those of sliding_window(), and

@@ -75,6 +75,20 @@ int64_t extent(const KernelWindow& w, size_t i) { return (w.kernel[i] - 1) * w.d
 
 }  // namespace
 
+double inside_share(const KernelWindow& w, bool transposed) {
+  double share = 1;
+  for (size_t i = 0; i < KernelWindow::kMaxDims; ++i) {
+    const int64_t windows = transposed ? w.in[i] : w.out[i], size = transposed ? w.out[i] : w.in[i];
+    double elements = 0;
+    for (int64_t at = 0; at < windows; ++at) {
+      const KernelRange range = inside(at * w.stride[i] - w.pad_begin[i], w.kernel[i], w.dilation[i], size);
+      elements += static_cast<double>(range.end - range.begin);
+    }
+    if (windows > 0) share *= elements / (static_cast<double>(windows) * static_cast<double>(w.kernel[i]));
+  }
+  return share;
+}
+
 ImageShape image_shape(const Shape& shape, bool channels_last) {
   const int rank = shape.rank(), dims = rank - 2;
   if (dims < 1 || dims > KernelWindow::kMaxDims) {

@@ -41,6 +41,10 @@ inline KernelRange inside(int64_t start, int64_t kernel, int64_t dilation, int64
   return {begin < kernel ? begin : kernel, end < begin ? begin : end < kernel ? end : kernel};
 }
 
+// The part of all products of a window's elements with the image that are not with padding, between 0 and 1. For a
+// transposed window: the part that falls on the output.
+double inside_share(const KernelWindow& window, bool transposed = false);
+
 // Strides of an image's elements.
 struct ImageStrides {
   int64_t n = 0, c = 0, d = 0, h = 0, w = 0;

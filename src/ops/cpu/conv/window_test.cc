@@ -118,6 +118,19 @@ TEST(ConvShape, OperandsThatDoNotFitAreRefused) {
             "input has 12 channels, weight expects 4");
 }
 
+TEST(ConvShape, ProductsWithPaddingAreNotNeeded) {
+  const Attributes three{{"pads", Ints{1, 1, 1, 1}}}, seven{{"pads", Ints{3, 3, 3, 3}}};
+  EXPECT_DOUBLE_EQ(conv_shape(three, {1, 5, 1, 1}, {4, 5, 3, 3}).needed(), 1.0 / 9);
+  EXPECT_DOUBLE_EQ(conv_shape(seven, {1, 5, 2, 2}, {4, 5, 7, 7}).needed(), 4.0 / 49);
+  EXPECT_DOUBLE_EQ(conv_shape({}, {1, 5, 8, 9}, {4, 5, 3, 3}).needed(), 1);
+  // Three windows along a row of five: the first has one element of padding, the last one as well.
+  const Attributes strided{{"pads", Ints{0, 1, 0, 1}}, {"strides", Ints{1, 2}}};
+  EXPECT_DOUBLE_EQ(conv_shape(strided, {1, 5, 3, 5}, {4, 5, 3, 3}).needed(), 7.0 / 9);
+  // Two inputs of three elements each fall on two outputs: each leaves one out.
+  const Attributes cropped{{"pads", Ints{1, 1}}};
+  EXPECT_DOUBLE_EQ(inside_share(conv_transpose_shape(cropped, {1, 5, 2}, {5, 4, 3}).window, true), 4.0 / 6);
+}
+
 TEST(PoolShape, AWindowMustBeGiven) {
   EXPECT_EQ(refusal([] { pool_shape({}, {1, 2, 8}); }), "attribute kernel_shape is missing");
   EXPECT_EQ(refusal([] {
