@@ -210,8 +210,8 @@ TEST(Allocation, TrainingHoldsParametersMomentsAndGradientsOnce) {
 }
 
 TEST(Allocation, APackedWeightReplacesItsConstantForAnyNumberOfThreads) {
-  constexpr int64_t kSide = 2000, kEach = kSide * kSide * static_cast<int64_t>(sizeof(float));
-  for (const int threads : {1, 2, 0}) {  // 0: found by trial, with a plan for each number
+  constexpr int64_t kSide = 2016, kEach = int64_t{16} << 20;  // with what huge pages round up
+  for (const int threads : {1, 2, 0}) {                       // 0: found by trial, with a plan for each number
     SCOPED_TRACE(threads);
     const int64_t before = in_use;
     most_in_use = before;
@@ -231,8 +231,8 @@ TEST(Allocation, APackedWeightReplacesItsConstantForAnyNumberOfThreads) {
     EXPECT_NEAR(session.output<float>("y")[kSide - 1], 1, 1e-3);
     EXPECT_GE(in_use.load() - before, 3 * kEach) << "the count misses tensors";
     EXPECT_LE(static_cast<double>(in_use.load() - before), 3.1 * kEach);
-    // The constants, and beside them what is being packed.
-    EXPECT_LE(static_cast<double>(most_in_use.load() - before), 4.2 * kEach);
+    // The constants and one that is packed; in a trial, what each plan packs.
+    EXPECT_LE(static_cast<double>(most_in_use.load() - before), (threads > 0 ? 4.2 : 9.2) * kEach);
   }
 }
 

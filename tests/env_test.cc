@@ -102,9 +102,10 @@ TEST_F(Env, KernelsAreAskedForAndSwitchedOff) {
   EXPECT_FALSE(kernels("SPARKPILOT_KERNELS=no-sparkpilot::Gemm/simd").contains("simd"));
   EXPECT_EQ(kernels("SPARKPILOT_KERNELS=reference"), std::set<std::string>{"reference"});
   EXPECT_EQ(
-      kernels("SPARKPILOT_KERNELS=no-sparkpilot::Gemm/sind",
-              "warning: SPARKPILOT_KERNELS=no-sparkpilot::Gemm/sind: no kernel of sparkpilot::Gemm is named \"sind\" "
-              "(did you mean simd?); there are dot, onednn, packed, reference, simd; kernels is not set (default)\n"),
+      kernels(
+          "SPARKPILOT_KERNELS=no-sparkpilot::Gemm/sind",
+          "warning: SPARKPILOT_KERNELS=no-sparkpilot::Gemm/sind: no kernel of sparkpilot::Gemm is named \"sind\" "
+          "(did you mean simd?); there are amx, dot, onednn, packed, reference, simd; kernels is not set (default)\n"),
       kernels(""));
 }
 

@@ -126,7 +126,7 @@ TEST(Kernels, NamesThatAreNoneAreRefusedWithThoseThatAre) {
   };
   refused("onednm", "no kernel is named \"onednm\" (did you mean onednn?); there are ");
   refused("no-sparkpilot::Gemm/rows",
-          "no kernel of sparkpilot::Gemm is named \"rows\"; there are dot, onednn, packed, reference, simd");
+          "no kernel of sparkpilot::Gemm is named \"rows\"; there are amx, dot, onednn, packed, reference, simd");
   refused("simd,no-Convolution/simd", "no op \"Convolution\" has kernels");
   refused("no-reference", "stays");
   refused("no-Conv/reference", "stays");

@@ -321,6 +321,39 @@ TEST(Session, IgnoresTheBranchNotTaken) {
   EXPECT_THROW(session.run(), Error);
 }
 
+// Where both branches give one shape, what follows an If is planned with what comes before it.
+TEST(Session, AnIfWhoseBranchesAgreeHasAShape) {
+  const auto branch = [](const char* op) {
+    Graph body;
+    const ValueId x = body.add_input("x", DType::f32, std::vector<Dim>{{-1, ""}, {-1, ""}});
+    Builder b(body, "branch");
+    body.add_output(std::string(op) == "Squeeze" ? b.add(op, {x, b.ints({0})}) : b.add(op, {x}), "y");
+    return std::make_shared<const Graph>(std::move(body));
+  };
+  Graph g;
+  const ValueId condition = g.add_input("condition", DType::boolean, Shape{});
+  const ValueId x = g.add_input("x", DType::f32, Shape{1, 3});
+  const auto choose = [&](ValueId from, const char* yes, const char* no) {
+    const Attributes bodies{{"then_branch", branch(yes)}, {"else_branch", branch(no)}, {"captures", int64_t{1}}};
+    return g.node(g.add_node(*find_op("", "If", 26), {condition, from}, bodies, 1)).outputs[0];
+  };
+  const ValueId same = choose(choose(x, "Neg", "Abs"), "Exp", "Neg"), other = choose(x, "Neg", "Squeeze");
+  infer(g);
+  ASSERT_TRUE(g.value(same).shape.has_value());
+  EXPECT_EQ(*g.value(same).shape, (Shape{1, 3}));
+  EXPECT_FALSE(g.value(other).shape.has_value());
+  g.add_output(same, "same");
+  g.add_output(other, "other");
+  Session session(std::move(g));
+  session.input<float>("x")[1] = -2;
+  for (const bool chosen : {true, false, true}) {
+    session.input<bool>("condition")[0] = chosen;
+    session.run();
+    EXPECT_NEAR(session.output<float>("same")[1], chosen ? std::exp(2.0f) : -2.0f, 1e-5);
+    EXPECT_EQ(session.output("other").shape, chosen ? (Shape{1, 3}) : Shape{3});
+  }
+}
+
 // x, divided by d if `divides` -> convolution, relu -> max pooling -> convolution, clip -> products, relu.
 Graph network_that_may_lose_nan(bool divides) {
   Graph graph;

@@ -23,25 +23,35 @@ const Graph& checked_body(const Attributes& attrs, std::string_view key, size_t 
 }
 
 std::vector<DType> body_output_types(const Graph& body, std::span<const TensorType> inputs) {
-  const auto types_of = [](const Graph& graph) {
-    std::vector<DType> types;
-    for (const Graph::Output& output : graph.outputs()) types.push_back(graph.value(output.value).dtype);
-    return types;
-  };
-  std::vector<DType> types = types_of(body);
+  std::vector<DType> types;
+  for (const Graph::Output& output : body.outputs()) types.push_back(body.value(output.value).dtype);
   if (std::find(types.begin(), types.end(), DType::none) == types.end()) return types;
+  types.clear();
+  for (const TensorType& type : inferred_outputs(body, inputs)) types.push_back(type.dtype);
+  return types;
+}
+
+std::vector<TensorType> inferred_outputs(const Graph& body, std::span<const TensorType> inputs) {
   Graph copy = body;
+  for (const NodeId id : copy.order()) {  // no shape that belongs to other inputs may stay
+    for (const ValueId output : copy.node(id).outputs) copy.value(output).shape.reset();
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     Value& value = copy.value(copy.inputs()[i]);
     if (value.dtype == DType::none) value.dtype = inputs[i].dtype;
-    if (!value.shape && inputs[i].known) value.shape = inputs[i].shape;
+    value.shape = inputs[i].known ? std::optional(inputs[i].shape) : std::nullopt;
   }
   try {
     infer(copy);
   } catch (const Error&) {
     // A branch that is not taken may be invalid for these shapes; what was inferred before the failure is kept.
   }
-  return types_of(copy);
+  std::vector<TensorType> types;
+  for (const Graph::Output& output : copy.outputs()) {
+    const Value& value = copy.value(output.value);
+    types.push_back({value.dtype, value.shape.value_or(Shape()), value.shape.has_value()});
+  }
+  return types;
 }
 
 std::vector<TensorType> input_types(const InferContext& c, int first, int last) {
@@ -84,8 +94,12 @@ void deliver(const Call& c, size_t i, const Tensor& tensor) {
   if (tensor.dtype() != c.outputs[i].dtype) {
     fail("the body gives {} for output {}, planned was {}", name(tensor.dtype()), i, name(c.outputs[i].dtype));
   }
-  const View out = (*c.allocate)(static_cast<int>(i), tensor.shape());
-  std::memcpy(out.data, tensor.raw(), static_cast<size_t>(tensor.bytes()));
+  const bool planned = !c.allocate || c.outputs[i].data;
+  if (planned && !(tensor.shape() == c.outputs[i].shape)) {
+    fail("the body gives {} for output {}, planned was {}", tensor.shape().str(), i, c.outputs[i].shape.str());
+  }
+  const View out = planned ? c.outputs[i] : (*c.allocate)(static_cast<int>(i), tensor.shape());
+  if (tensor.bytes() > 0) std::memcpy(out.data, tensor.raw(), static_cast<size_t>(tensor.bytes()));
 }
 
 void ScanOutput::add(Tensor slice) {

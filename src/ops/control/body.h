@@ -19,6 +19,9 @@ const Graph& checked_body(const Attributes& attrs, std::string_view key, size_t 
 // possible.
 std::vector<DType> body_output_types(const Graph& body, std::span<const TensorType> inputs);
 
+// The same with the shapes that follow from the inputs' shapes.
+std::vector<TensorType> inferred_outputs(const Graph& body, std::span<const TensorType> inputs);
+
 // The types of inputs [first, last) of a node.
 std::vector<TensorType> input_types(const InferContext& c, int first, int last);
 
@@ -41,7 +44,7 @@ bool truth(const ConstView& view);
 // `outputs`.
 std::vector<Tensor> run_body(const Call& c, size_t i, std::vector<Tensor> inputs, size_t outputs);
 
-// Writes a tensor to output i of a dynamic op; fails (user) if its type is not the planned one.
+// Writes a tensor to output i of a node; fails (user) if its type, or a shape that was known before, is another one.
 void deliver(const Call& c, size_t i, const Tensor& tensor);
 
 // One scan output: a slice per iteration, joined at the end. Fails (user) if slices differ in type or shape, and before

@@ -26,14 +26,22 @@ void infer_if(InferContext& c) {
     fail("{} inputs given besides the condition, expected none", c.input_count() - 1);
   const auto wanted = static_cast<size_t>(c.output_count());
   const std::vector<TensorType> inputs = input_types(c, 1, c.input_count());
-  const std::vector<DType> yes = body_output_types(checked_body(c.attrs, "then_branch", inputs.size(), wanted), inputs);
-  const std::vector<DType> no = body_output_types(checked_body(c.attrs, "else_branch", inputs.size(), wanted), inputs);
+  const auto outputs_of = [&](const char* branch) {
+    return inferred_outputs(checked_body(c.attrs, branch, inputs.size(), wanted), inputs);
+  };
+  const std::vector<TensorType> yes = outputs_of("then_branch"), no = outputs_of("else_branch");
+  bool known = true;  // where both branches give the same types, what follows can be planned before the choice
   for (size_t i = 0; i < wanted; ++i) {
-    if (yes[i] != no[i] && yes[i] != DType::none && no[i] != DType::none) {
-      fail("output {} is {} in then_branch and {} in else_branch", i, name(yes[i]), name(no[i]));
+    known &= yes[i].known && no[i].known && yes[i].dtype == no[i].dtype && yes[i].dtype != DType::none &&
+             yes[i].shape == no[i].shape;
+  }
+  for (size_t i = 0; i < wanted; ++i) {
+    const DType one = yes[i].dtype, other = no[i].dtype;
+    if (one != other && one != DType::none && other != DType::none) {
+      fail("output {} is {} in then_branch and {} in else_branch", i, name(one), name(other));
     }
-    const DType dtype = yes[i] == DType::none ? no[i] : yes[i];
-    c.output_dynamic(static_cast<int>(i), dtype);
+    if (known) c.output(static_cast<int>(i), one, yes[i].shape);
+    else c.output_dynamic(static_cast<int>(i), one == DType::none ? other : one);
   }
 }
 

@@ -63,17 +63,17 @@ template <DotStore::Last kLast, bool kClamps>
 SPARKPILOT_DOT void store_lines(const Lines& t) {
   for (int64_t line = 0; line < t.lines; ++line) {
     const float* x = t.x + line * t.stride;
-    const BFloat16* other = t.other ? t.other + line * t.output_stride : nullptr;
+    const auto other = [&](int64_t at) { return t.other ? t.other + line * t.output_stride + at : nullptr; };
     BFloat16* y = t.y + line * t.output_stride;
     int64_t i = 0;
     for (; i + 32 <= t.length; i += 32) {
-      const __m512 first = finished<kLast, kClamps>(t, _mm512_loadu_ps(x + i), other + i, kAll);
-      const __m512 second = finished<kLast, kClamps>(t, _mm512_loadu_ps(x + i + 16), other + i + 16, kAll);
+      const __m512 first = finished<kLast, kClamps>(t, _mm512_loadu_ps(x + i), other(i), kAll);
+      const __m512 second = finished<kLast, kClamps>(t, _mm512_loadu_ps(x + i + 16), other(i + 16), kAll);
       _mm512_storeu_si512(y + i, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first)));
     }
     for (; i < t.length; i += 16) {
       const auto mask = static_cast<__mmask16>(t.length - i >= 16 ? 0xffff : (1 << (t.length - i)) - 1);
-      const __m512 v = finished<kLast, kClamps>(t, _mm512_maskz_loadu_ps(mask, x + i), other + i, mask);
+      const __m512 v = finished<kLast, kClamps>(t, _mm512_maskz_loadu_ps(mask, x + i), other(i), mask);
       _mm256_mask_storeu_epi16(y + i, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
     }
   }
