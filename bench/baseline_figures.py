@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """How often `bench --baseline` is wrong: a program against itself, and against a baseline that was 8 % faster.
 
-    baseline_figures.py MODEL [--threads N] [--baselines 100] [--slower 40] [--factor 1.08] [--apart 5] [--json FILE]
+    baseline_figures.py MODEL [--in-turns] [--threads N] [--baselines 100] [--slower 40] [--factor 1.08] [--apart 5]
+                        [--json FILE]
 
 Each run measures MODEL, is compared with the baseline that the run `--apart` before it wrote, and is itself a baseline
 for a later one: nothing has changed in between, so each regression that is reported is an error. After every few runs
 one is compared with such a baseline whose model times are divided by the factor: now the model is that much slower, and
 each regression that is not reported is an error. The program's own limit is 5 %. Prints both counts and, for each kind
 of run, the reported ratios and intervals. Times do not decide anything here: the program's exit codes are counted.
+
+With --in-turns the baseline is no file: `bench --peer PROGRAM --max-regression 5%` runs the same program as its own peer,
+then through an adapter that divides the peer's times by the factor.
 """
 import argparse
 import json
@@ -34,6 +38,32 @@ def bench(options, out, baseline=None):
     return answer.returncode, json.loads(answer.stdout)
 
 
+FASTER = """#!{python}
+# Another process of the program, which says that it was faster.
+import json, subprocess, sys
+child = subprocess.Popen([{program!r}, *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+print(child.stdout.readline(), end="", flush=True)
+for line in sys.stdin:
+    child.stdin.write(line)
+    child.stdin.flush()
+    answer = json.loads(child.stdout.readline())
+    if "ms" in answer:
+        answer["ms"] = [ms / {factor} for ms in answer["ms"]]
+    print(json.dumps(answer), flush=True)
+"""
+
+
+def in_turns(options, peer):
+    """The program against a peer; its exit code and what it found."""
+    words = [options.program, "bench", options.model, "--threads", options.threads, "--json", "--quiet", "--runs", "1",
+             "--peer", peer, "--max-regression", options.max_regression]
+    answer = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if answer.returncode not in (NO_REGRESSION, REGRESSION):
+        sys.exit(answer.stderr)
+    found = json.loads(answer.stdout)["models"][0]["peers"][0]["check"]
+    return answer.returncode, {**found, "repeats_now": found["repeats"], "used_now": found["repeats"], "doubts": []}
+
+
 def faster(baseline, factor, out):
     """The same baseline with all times of the model divided by `factor`."""
     document = json.loads(baseline.read_text())
@@ -50,8 +80,7 @@ class Series:
     def __init__(self, title):
         self.title, self.rows = title, []
 
-    def add(self, code, document, seconds):
-        found = document["models"][0]["baseline"]
+    def add(self, code, found, seconds):
         ratio = found["time_ratio"]
         self.rows.append({"code": code, "verdict": found["verdict"], "ratio": ratio["ratio"], "low": ratio["low"],
                           "high": ratio["high"], "repeats": found["repeats_now"], "used": found["used_now"],
@@ -86,6 +115,7 @@ def main():
     parser.add_argument("--factor", type=float, default=1.08)
     parser.add_argument("--max-regression", default="5%")
     parser.add_argument("--apart", type=int, default=5)
+    parser.add_argument("--in-turns", action="store_true", help="against a program instead of a file")
     parser.add_argument("--json", type=pathlib.Path, help="write each run's result")
     parser.add_argument("--keep", help="folder for the program's own JSON")
     options = parser.parse_args()
@@ -94,21 +124,37 @@ def main():
     def timed(series, out, baseline):
         start = time.monotonic()
         code, document = bench(options, out, baseline)
-        series.add(code, document, time.monotonic() - start)
+        series.add(code, document["models"][0]["baseline"], time.monotonic() - start)
+
+    def timed_in_turns(series, peer):
+        start = time.monotonic()
+        code, found = in_turns(options, peer)
+        series.add(code, found, time.monotonic() - start)
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or temporary
         pathlib.Path(folder).mkdir(exist_ok=True)
         files = [pathlib.Path(folder) / f"{i}.json" for i in range(options.baselines + options.apart)]
-        for file in files[:options.apart]:
+        program = pathlib.Path(options.program).resolve()
+        if options.in_turns:
+            wrapper = pathlib.Path(folder) / "faster"
+            wrapper.write_text(FASTER.format(python=sys.executable, program=str(program), factor=options.factor))
+            wrapper.chmod(0o755)
+        for file in [] if options.in_turns else files[:options.apart]:
             bench(options, file)
         try:
             for i in range(max(options.baselines, options.slower)):
                 then = files[i % options.baselines]
-                if i < options.baselines:
+                if i < options.baselines and options.in_turns:
+                    timed_in_turns(same, program)
+                elif i < options.baselines:
                     timed(same, files[i + options.apart], then)
                 due = options.slower * (i + 1) / options.baselines
-                if len(slower.rows) < min(due, options.slower):
+                if len(slower.rows) >= min(due, options.slower):
+                    continue
+                if options.in_turns:
+                    timed_in_turns(slower, wrapper)
+                else:
                     timed(slower, pathlib.Path(folder) / "now.json",
                           faster(then, options.factor, pathlib.Path(folder) / "then.json"))
                 if options.json:

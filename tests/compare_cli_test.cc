@@ -134,12 +134,13 @@ const FlagCase kFlags[] = {
     {"--quiet", "", "mbdr"},
     {"--verbose", "", "mbdr"},
     {"--out", "out", "mdr"},
-    {"--route", "/nowhere", "r"},
+    {"--route", "/nowhere", "mbr"},
+    {"--frames", "8", "mb", "--route /nowhere"},
     {"--models", "/nowhere", "r"},
     {"--limit", "0", "r"},
     {"--qcamera", "", "r"},
     {"--no-wide", "", "r"},
-    {"--data", "/nowhere", "r"},
+    {"--data", "/nowhere", "mbr", "--route /nowhere"},
     {"--video", "", "dr", "--out out"},
     {"--max-plan-error", "0", "dr"},
     {"--fields", "", "dr"},
@@ -202,7 +203,7 @@ TEST_F(CompareCli, FlagsWithoutEffectAreRefused) {
       const bool itself = input.find(row.flag) != std::string::npos, taken = row.where.find(mode) != std::string::npos;
       std::string words = "compare " + input;
       if (!itself) words += " " + row.flag + " " + row.value;
-      if (taken) words += " " + row.with;
+      if (taken && input != row.with) words += " " + row.with;
       ProgramResult result = run_program(words);
       EXPECT_EQ(result.code, 2) << words;
       EXPECT_EQ(result.out, "") << words;
@@ -229,6 +230,8 @@ TEST_F(CompareCli, FlagsThatOthersMakeIdleAreRefused) {
   expect_usage_error(both() + " --rounds 12 --no-time", "--rounds has no effect with --no-time");
   expect_usage_error(both() + " --rounds 12 --emulate", "--rounds has no effect with --emulate");
   expect_usage_error(both() + " --samples 0 --input x.npy", "--samples has no effect with --input");
+  expect_usage_error(both() + " --input x.npy --route x", "--input has no effect with --route");
+  expect_usage_error(both() + " --frames 3", "--frames is for --route, which is not given");
 }
 
 }  // namespace compare_cli_test

@@ -147,8 +147,8 @@ TEST_F(ComparePeers, WrongUsageIsOneLine) {
   };
   refused("onnxruntim", "there are fake, onnxruntime, pytorch, tinygrad, trtexec (did you mean onnxruntime?)");
   refused("fake,fake", "--peer: fake is given twice");
-  refused("fake,", "expected a peer such as onnxruntime or onnxruntime:cuda, got \"\"");
-  refused("../fake", "expected a peer such as");
+  refused("fake,", "expected a peer such as onnxruntime, onnxruntime:cuda or ./old/sparkpilot, got \"\"");
+  refused("../fake", "../fake: no such file");
   refused("fake --peer-timeout -1", "--peer-timeout: expected 0 or more, got -1");
   refused("fake --output y", "--output: peers compute all outputs");
   refused("fake,fake:model --bisect", "--bisect compares two, these are 3");

@@ -226,7 +226,7 @@ TEST_F(CompareRoute, WrongUsageIsRefused) {
   expect_refused(run_program(no_threads + " --threads 1"), "--threads 1,2");
   expect_refused(run_program(of_models("--precision fp32,fp16 --peer onnxruntime")), "--peer is for model files");
   expect_refused(run_program(of_models("--precision fp32,fp16 --max-abs 1")), "--max-abs");
-  expect_refused(run_program(of_models("--precision fp32,fp16 " + model)), "--models DIR");
+  expect_refused(run_program(of_models("--precision fp32,fp16 " + model)), "no other models are driven");
   expect_refused(run_program(of_models("--precision fp32,fp16 --limit -1")), "--limit");
   expect_refused(run_program(compare("--precision fp32,fp16 --models /nowhere")), "/nowhere");
   expect_refused(run_program("compare " + model + " --precision fp32,fp16 --limit 3"), "--limit is for --route");
@@ -240,6 +240,31 @@ TEST_F(CompareRoute, WrongUsageIsRefused) {
   expect_refused(run_program(of_models("--precision fp32,fp16 --out " + in_quotes(route()))), "recording");
   expect_refused(run_program("compare --route /nowhere --models " + in_quotes(models()) + " --precision fp32,fp16"),
                  "/nowhere");
+}
+
+// Frames of a route as the inputs of one network, whoever runs it.
+TEST_F(CompareRoute, FramesAreInputsOfModelFiles) {
+  const std::string vision = in_quotes(models() / "tiny_driving_vision.onnx"),
+                    frames = "compare " + vision + " --threads 1 --no-time --route " + in_quotes(route());
+  const json both = run(frames + " --frames 5 --precision fp32,fp16 --peer '" + SPARKPILOT_PROGRAM + "'");
+  EXPECT_EQ(both["samples"], 5);
+  ASSERT_EQ(both["variants"].size(), 4u);
+  EXPECT_GT(both["variants"][1]["outputs"][0]["relative_l2"], 0.0);
+  EXPECT_TRUE(both["variants"][2]["not_run"].is_null()) << both["variants"][2]["not_run"];
+  EXPECT_EQ(both["variants"][2]["outputs"][0]["relative_l2"], 0.0);
+  // Other inputs than random ones, and other ones than fewer frames have.
+  const json random = run("compare " + vision + " --threads 1 --no-time --precision fp32,fp16"),
+             fewer = run(frames + " --frames 2 --precision fp32,fp16");
+  EXPECT_EQ(fewer["samples"], 2);
+  EXPECT_NE(both["variants"][1]["outputs"], random["variants"][1]["outputs"]);
+  EXPECT_NE(both["variants"][1]["outputs"], fewer["variants"][1]["outputs"]);
+  const json int8 = run(frames + " --frames 3 --precision fp32,int8");
+  EXPECT_NE(int8["notes"][0].get<std::string>().find("calibrated on 3 samples, the inputs"), std::string::npos)
+      << int8["notes"];
+  EXPECT_EQ(run_program("compare " + vision + " " + vision + " --bisect --frames 3 --route " + in_quotes(route())).code,
+            0);
+  expect_refused(run_program(frames + " --precision fp32,fp16 --frames 0"), "--frames 0: expected 1 to 1000");
+  expect_refused(run_program(frames + " --precision fp32,fp16 --limit 3"), "--limit");
 }
 
 // Each for the network whose hash it has, where the precision is fp8.

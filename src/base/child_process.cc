@@ -46,16 +46,24 @@ void close_end(int& fd) {
   fd = -1;
 }
 
-// The environment without some variables, as execve() takes it.
-std::vector<char*> environment_without(const std::vector<std::string>& unset) {
-  std::vector<char*> kept;
+// This process's environment with the changes that the options ask for, each variable as "NAME=VALUE".
+std::vector<std::string> environment_of(const ChildOptions& options) {
+  std::vector<std::string> entries;
   for (char** at = environ; *at; ++at) {
-    const std::string_view entry = *at;
-    const std::string_view name = entry.substr(0, entry.find('='));
-    if (std::find(unset.begin(), unset.end(), name) == unset.end()) kept.push_back(*at);
+    const std::string entry = *at, name = entry.substr(0, entry.find('='));
+    const bool is_unset = std::find(options.unset.begin(), options.unset.end(), name) != options.unset.end();
+    if (!is_unset && !options.set.contains(name)) entries.push_back(entry);
   }
-  kept.push_back(nullptr);
-  return kept;
+  for (const auto& [name, value] : options.set) entries.push_back(name + "=" + value);
+  return entries;
+}
+
+// As execve() takes them; valid as long as `texts` is unchanged.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
 }
 
 // What posix_spawn() takes; a program gets its own process group and the signals as they are by default.
@@ -86,11 +94,8 @@ class Spawn {
     if (!folder.empty()) posix_spawn_file_actions_addchdir_np(&actions_, folder.c_str());
   }
   // Returns the process; fails (user) with the reason.
-  pid_t start(const std::vector<std::string>& command, const std::vector<std::string>& unset) {
-    std::vector<char*> words;
-    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
-    std::vector<char*> environment = environment_without(unset);
+  pid_t start(const std::vector<std::string>& command, const std::vector<std::string>& variables) {
+    const std::vector<char*> words = pointers_to(command), environment = pointers_to(variables);
     pid_t pid = -1;
     const int error = posix_spawnp(&pid, words[0], &actions_, &attributes_, words.data(), environment.data());
     if (error != 0) fail("{}: cannot be started: {}", command[0], std::strerror(error));
@@ -118,7 +123,7 @@ ChildProcess::ChildProcess(const ChildOptions& options)
     spawn.move(err.theirs, STDERR_FILENO);
     if (options.shared >= 0) spawn.move(options.shared, kSharedFd);
     spawn.enter(options.folder);
-    pid_ = spawn.start(options.command, options.unset);
+    pid_ = spawn.start(options.command, environment_of(options));
     for (int* end : {&in.theirs, &out.theirs, &err.theirs}) close_end(*end);
     for (const int fd : {in_, out_, err_}) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
     start_guard(options.folder);
@@ -153,7 +158,7 @@ void ChildProcess::start_guard(const std::filesystem::path& folder) {
     spawn.discard(STDOUT_FILENO);
     spawn.discard(STDERR_FILENO);
     const char* script = R"(read -r line && exit; kill -KILL "-$1"; [ -z "$2" ] || rm -rf -- "$2")";
-    guard_ = spawn.start({"/bin/sh", "-c", script, "guard", std::to_string(pid_), folder.string()}, {});
+    guard_ = spawn.start({"/bin/sh", "-c", script, "guard", std::to_string(pid_), folder.string()}, environment_of({}));
   } catch (...) {
     close_end(ends.theirs);
     throw;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,12 +13,13 @@
 namespace sparkpilot {
 
 struct ChildOptions {
-  std::vector<std::string> command;     // a program, looked up in PATH if it has no '/', and its arguments
-  std::filesystem::path folder;         // where it runs; removed with its contents if this process is killed
-  std::vector<std::string> unset = {};  // variables of the environment that it does not get
-  size_t longest_line = 4 << 20;        // bytes of a line that read_line() accepts
-  size_t kept_errors = 8 << 10;         // bytes of its stderr that are kept, the last ones
-  int shared = -1;                      // a descriptor that the child gets as ChildProcess::kSharedFd
+  std::vector<std::string> command;             // a program, looked up in PATH if it has no '/', and its arguments
+  std::filesystem::path folder;                 // where it runs; removed with its contents if this process is killed
+  std::vector<std::string> unset = {};          // variables of the environment that it does not get
+  std::map<std::string, std::string> set = {};  // and those that it gets beside the others, or with another value
+  size_t longest_line = 4 << 20;                // bytes of a line that read_line() accepts
+  size_t kept_errors = 8 << 10;                 // bytes of its stderr that are kept, the last ones
+  int shared = -1;                              // a descriptor that the child gets as ChildProcess::kSharedFd
 };
 
 // The child runs in its own process group, so that Ctrl-C at the terminal reaches this process only; the

@@ -115,6 +115,17 @@ TEST(ChildProcess, RefusesWhatCannotBeStarted) {
   EXPECT_THROW(start(shell("true", "/nonexistent")), Error);
 }
 
+TEST(ChildProcess, SetsVariables) {
+  setenv("SPARKPILOT_TEST_CHANGED", "a", 1);
+  ChildOptions options = shell("echo \"$SPARKPILOT_TEST_CHANGED,$SPARKPILOT_TEST_NEW\"");
+  options.set = {{"SPARKPILOT_TEST_CHANGED", "b c"}, {"SPARKPILOT_TEST_NEW", "d=e"}};
+  ChildProcess child(options);
+  std::string line;
+  ASSERT_EQ(child.read_line(line, 10), Answer::ok);
+  EXPECT_EQ(line, "b c,d=e");
+  EXPECT_STREQ(getenv("SPARKPILOT_TEST_CHANGED"), "a");
+}
+
 TEST(ChildProcess, UnsetsVariables) {
   setenv("SPARKPILOT_TEST_KEPT", "a", 1);
   setenv("SPARKPILOT_TEST_UNSET", "b", 1);

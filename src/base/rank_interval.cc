@@ -30,16 +30,6 @@ std::vector<double> mann_whitney(size_t m, size_t n) {
   return before[n];
 }
 
-// x such that a normal variable is below it with this probability, by bisection of the error function.
-double normal_quantile(double probability) {
-  double low = -40, high = 40;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (std::erfc(-middle / std::sqrt(2.0)) / 2 < probability ? low : high) = middle;
-  }
-  return low;
-}
-
 }  // namespace
 
 size_t rank_of_ends(size_t m, size_t n, double confidence) {

@@ -23,13 +23,17 @@ double median(std::span<const double> samples);
 struct Ratio {
   int64_t rounds = 0;
   double median = 0;
-  // With a probability of at least 90 %, if the rounds are independent, the true median lies between these: they are
-  // order statistics of the rounds' ratios (the binomial interval of the sign test), so nothing is assumed of their
-  // distribution. With fewer than five rounds they are the least and the greatest, which says less.
+  // With a probability of at least 90 %, or as asked for, if the rounds are independent, the true median lies between
+  // these: they are order statistics of the rounds' ratios (the binomial interval of the sign test), so nothing is
+  // assumed of their distribution. With too few rounds (fewer than five for 90 %, eight for 99 %) they are the least
+  // and the greatest, which says less.
   double low = 0, high = 0;
 };
 
-// Of ours[i] / theirs[i]: positive, and as many of each. All zero for no rounds.
-Ratio ratio_of(std::span<const double> ours, std::span<const double> theirs);
+// Of ours[i] / theirs[i]: positive, and as many of each. All zero for no rounds. `confidence`: above 0, below 1.
+Ratio ratio_of(std::span<const double> ours, std::span<const double> theirs, double confidence = 0.9);
+
+// x such that a normal variable of mean 0 and variance 1 is below it with this probability, above 0 and below 1.
+double normal_quantile(double probability);
 
 }  // namespace sparkpilot

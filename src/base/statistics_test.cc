@@ -30,6 +30,24 @@ TEST(Ratio, LeavesOutAsManyRoundsAsTheSignTestAllows) {
   }
 }
 
+// The same for 98.75 %: 8 rounds with 0.992, 20 without four on each side with 0.988 and without five with 0.959.
+TEST(Ratio, LeavesOutFewerForMoreConfidence) {
+  const std::vector<double> ones(1000, 1.0);
+  for (const auto& [rounds, out] : {std::pair{7, 0}, {8, 0}, {10, 0}, {20, 4}, {50, 15}, {1000, 459}}) {
+    std::vector<double> ours;
+    for (int i = rounds; i >= 1; --i) ours.push_back(i);
+    const Ratio r = ratio_of(ours, std::span(ones).first(ours.size()), 0.9875);
+    EXPECT_EQ(r.low, 1 + out) << rounds;
+    EXPECT_EQ(r.high, rounds - out) << rounds;
+  }
+}
+
+TEST(NormalQuantile, IsThatOfTables) {
+  EXPECT_NEAR(normal_quantile(0.5), 0, 1e-9);
+  EXPECT_NEAR(normal_quantile(0.05), -1.6448536, 1e-6);
+  EXPECT_NEAR(normal_quantile(0.99375), 2.4977055, 1e-6);
+}
+
 TEST(Ratio, OfRoundsThatDriftTogetherIsExact) {
   std::vector<double> ours, theirs;
   for (int i = 1; i <= 10; ++i) {

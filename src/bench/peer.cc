@@ -28,15 +28,24 @@ std::string shortened(std::string_view text) {
   return text.size() <= kLongestText ? std::string(text) : std::string(text.substr(0, kLongestText)) + "...";
 }
 
-std::vector<std::string> command_of(const PeerAdapter& adapter, const std::string& python) {
-  const fs::path file = fs::absolute(adapter.file);
+// How the file is started; the child runs in another folder.
+std::vector<std::string> program_of(const fs::path& adapter, const std::string& python) {
+  const fs::path file = fs::absolute(adapter);
   if (file.extension() != ".py") return {file.string()};
-  // The child runs in another folder.
   if (python.find('/') != std::string::npos) return {fs::absolute(python).string(), file.string()};
   if (!python.empty()) return {python, file.string()};
   const fs::path venv_python = file.parent_path().parent_path() / ".venv/bin/python";
   std::error_code none;
   return {fs::exists(venv_python, none) ? venv_python.string() : "python3", file.string()};
+}
+
+ChildOptions child_of(const PeerName& name, const PeerAdapter& adapter, const PeerOptions& options) {
+  ChildOptions child{.command = program_of(adapter.file, options.python), .folder = {}, .unset = options.unset};
+  if (!name.is_path()) return child;
+  child.command.emplace_back("peer");
+  child.command.insert(child.command.end(), options.words.begin(), options.words.end());
+  child.set = options.set;
+  return child;
 }
 
 }  // namespace
@@ -143,8 +152,9 @@ Peer::Peer(const PeerName& name, const PeerOptions& options) : state_(new State{
   const PeerAdapter adapter = find_adapter(name.name, options.folders);
   State& s = *state_;
   try {
-    s.child = std::make_unique<ChildProcess>(ChildOptions{
-        .command = command_of(adapter, options.python), .folder = s.folder.path(), .unset = options.unset});
+    ChildOptions child = child_of(name, adapter, options);
+    child.folder = s.folder.path();
+    s.child = std::make_unique<ChildProcess>(child);
   } catch (const Error& error) {
     s.refuse("{}", error.what());
   }

@@ -19,12 +19,15 @@ namespace sparkpilot {
 
 inline constexpr int kPeerProtocol = 1;
 
-// A peer as the user names it: "onnxruntime", or "onnxruntime:cuda" with what it should run on.
+// A peer as the user names it: "onnxruntime", or "onnxruntime:cuda" with what it should run on. With a '/' the name is
+// the path of an adapter, such as another build of this program.
 struct PeerName {
   std::string name = {}, provider = {};
   std::string str() const { return provider.empty() ? name : name + ":" + provider; }
+  bool is_path() const { return name.find('/') != std::string::npos; }
 };
-// Fails (user) if a part is empty or has other characters than letters, digits, '_', '-' and '.'.
+// The provider is what follows the first ':', of a path the last one. Fails (user) if a part is empty or, unless it is
+// a path, has other characters than letters, digits, '_', '-' and '.'.
 PeerName parse_peer_name(const std::string& text);
 
 struct PeerAdapter {
@@ -34,7 +37,8 @@ struct PeerAdapter {
 // The executable files peer_NAME and the files peer_NAME.py in these folders, sorted by name; of several with the same
 // name the one in the first folder counts. Folders that do not exist are passed over.
 std::vector<PeerAdapter> find_adapters(const std::vector<std::filesystem::path>& folders);
-// The one of this name. Fails (user) listing the names that exist if it does not.
+// The one of this name, or at this path. Fails (user) listing the names that exist if there is no such name, and if the
+// path is not that of a file which can be executed or ends in .py.
 PeerAdapter find_adapter(const std::string& name, const std::vector<std::filesystem::path>& folders);
 
 struct PeerOptions {
@@ -42,6 +46,10 @@ struct PeerOptions {
   // Runs adapters that end in .py. Empty: .venv/bin/python next to the adapter's folder if there is one, else python3.
   std::string python = {};
   std::vector<std::string> unset = {};  // environment variables that adapters do not get
+  // For adapters that are named by their path: what follows the word `peer` on their command line, and variables of the
+  // environment.
+  std::vector<std::string> words = {};
+  std::map<std::string, std::string> set = {};
   // Seconds that an adapter may take: to start, to load a model, for runs and everything else.
   double start_s = 120, load_s = 600, run_s = 120;
   int64_t most_output_bytes = int64_t{4} << 30;  // all outputs of a run

@@ -20,10 +20,13 @@ bool is_word(std::string_view text) {
 }  // namespace
 
 PeerName parse_peer_name(const std::string& text) {
-  const size_t colon = std::min(text.find(':'), text.size());
+  const size_t slash = text.rfind('/');
+  const bool is_path = slash != std::string::npos;
+  const size_t colon = std::min(is_path ? text.find(':', slash) : text.find(':'), text.size());
   PeerName peer{.name = text.substr(0, colon), .provider = text.substr(std::min(colon + 1, text.size()))};
-  if (!is_word(peer.name) || (colon < text.size() && !is_word(peer.provider))) {
-    fail("expected a peer such as onnxruntime or onnxruntime:cuda, got \"{}\"", text);
+  const bool named = is_path ? !peer.name.ends_with('/') : is_word(peer.name);
+  if (!named || (colon < text.size() && !is_word(peer.provider))) {
+    fail("expected a peer such as onnxruntime, onnxruntime:cuda or ./old/sparkpilot, got \"{}\"", text);
   }
   return peer;
 }
@@ -50,6 +53,12 @@ std::vector<PeerAdapter> find_adapters(const std::vector<std::filesystem::path>&
 }
 
 PeerAdapter find_adapter(const std::string& peer, const std::vector<std::filesystem::path>& folders) {
+  if (PeerName{.name = peer}.is_path()) {
+    std::error_code unknown;
+    if (!std::filesystem::is_regular_file(peer, unknown)) fail("{}: no such file", peer);
+    if (!peer.ends_with(".py") && ::access(peer.c_str(), X_OK) != 0) fail("{}: cannot be executed", peer);
+    return {peer, peer};
+  }
   std::vector<std::string> names;
   for (const PeerAdapter& adapter : find_adapters(folders)) {
     if (adapter.name == peer) return adapter;

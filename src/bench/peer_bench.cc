@@ -4,14 +4,16 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/paired.h"
+#include "base/scratch_folder.h"
 
 namespace sparkpilot {
 namespace {
 
 // A peer, as long as it has not failed.
 struct Entry {
-  std::unique_ptr<Peer> peer;
-  PeerBench result;
+  std::unique_ptr<Peer> peer = nullptr;
+  PeerBench result = {};
 
   template <typename Work>
   void attempt(const Work& work) {
@@ -22,31 +24,59 @@ struct Entry {
       result.not_run = reason_of(result.peer, error);
     }
   }
+  TimedRuns timed_runs() {
+    return [this](int64_t count) {
+      std::vector<double> ms;
+      if (peer) attempt([&] { ms = peer->run(count); });
+      return ms;
+    };
+  }
 };
 
-Entry open(const PeerName& name, Session& session, const std::filesystem::path& file, const PeerBenchOptions& options) {
-  PeerLoad request{.model = file, .threads = session.threads(), .precision = options.precision};
+// What the peers are to do.
+struct Task {
+  PeerLoad request;
   std::map<std::string, Tensor> inputs;
+};
+
+Task task_of(Session& session, const std::filesystem::path& file, const PeerBenchOptions& options) {
+  Task task{.request = {.model = file, .threads = session.threads(), .precision = options.precision}, .inputs = {}};
   for (const TensorInfo& info : session.inputs()) {
     const View view = session.input(info.name);
     Tensor copy(view.dtype, view.shape);
     std::copy_n(static_cast<const std::byte*>(view.data), copy.bytes(), static_cast<std::byte*>(copy.raw()));
     const bool open_in_file = std::any_of(info.dims.begin(), info.dims.end(), [](const Dim& d) { return d.size < 0; });
-    if (open_in_file) request.shapes[info.name] = view.shape;
-    inputs.emplace(info.name, std::move(copy));
+    if (open_in_file) task.request.shapes[info.name] = copy.shape();
+    task.inputs.emplace(info.name, std::move(copy));
   }
+  return task;
+}
+
+Entry open(const PeerName& name, const Task& task, const PeerBenchOptions& options) {
   Entry entry{.peer = nullptr, .result = {.peer = name}};
   entry.attempt([&] {
     entry.peer = std::make_unique<Peer>(name, options.peers);
     entry.result.engine = entry.peer->engine();
-    const PeerLoaded loaded = entry.peer->load(request);
+    const PeerLoaded loaded = entry.peer->load(task.request);
     entry.result.device = loaded.device;
     entry.result.precision = loaded.precision;
     entry.result.threads = loaded.threads;
     entry.result.load_ms = loaded.load_ms;
-    entry.peer->set_inputs(inputs);
+    entry.peer->set_inputs(task.inputs);
   });
   return entry;
+}
+
+// A machine's speed may change for tens of milliseconds at a time, so turns are as short as can be: on two processors
+// of a virtual machine, repeats of a run of 5 ms differed by 2.0 % (standard deviation) with 8 rounds of three runs,
+// and by 0.8 % with 32 of one. Fewer rounds of what takes longer: 0.4 s of each side.
+InterleavedOptions short_turns(const TimedRuns& run) {
+  const std::vector<double> first = run(2);
+  const double ms = std::max(first.empty() ? 0 : first.back(), 1e-3);
+  return {.rounds = std::clamp<int64_t>(static_cast<int64_t>(400 / ms), 8, 32),
+          .round_ms = 5,
+          .min_runs = 1,
+          .progress = {}};
 }
 
 }  // namespace
@@ -54,22 +84,57 @@ Entry open(const PeerName& name, Session& session, const std::filesystem::path& 
 PeersBench bench_peers(Session& session, const std::filesystem::path& file, std::span<const PeerName> names,
                        const PeerBenchOptions& options) {
   for (const PeerName& name : names) find_adapter(name.name, options.peers.folders);
+  const Task task = task_of(session, file, options);
   std::vector<Entry> entries;
-  for (const PeerName& name : names) entries.push_back(open(name, session, file, options));
+  for (const PeerName& name : names) entries.push_back(open(name, task, options));
   std::vector<TimedRuns> runs{timed([&] { session.run(); })};
-  for (Entry& entry : entries) {
-    runs.emplace_back([&entry](int64_t count) {
-      std::vector<double> ms;
-      if (entry.peer) entry.attempt([&] { ms = entry.peer->run(count); });
-      return ms;
-    });
-  }
+  for (Entry& entry : entries) runs.push_back(entry.timed_runs());
   const std::vector<InterleavedTimes> times = time_interleaved(runs, options.turns);
   PeersBench out{.ours = summarize(times[0].ms), .peers = {}};
   for (size_t i = 0; i < entries.size(); ++i) {
     entries[i].result.ms = summarize(times[i + 1].ms);
     if (!times[i + 1].rounds.empty()) entries[i].result.ratio = ratio_of(times[i + 1].rounds, times[0].rounds);
     out.peers.push_back(std::move(entries[i].result));
+  }
+  return out;
+}
+
+PeerRegression hold_against_peer(const PeerName& ours, const PeerName& theirs, Session& session,
+                                 const std::filesystem::path& file, const PeerBenchOptions& options, size_t repeats,
+                                 double max_regression, const std::function<void()>& done) {
+  if (repeats < kLeastTurns) fail("repeats: expected at least {}, got {}", kLeastTurns, repeats);
+  const Task task = task_of(session, file, options);
+  // Each keeps what it measures of kernels for its own next repeat: versions do not read each other's.
+  const ScratchFolder cache_now, cache_then;
+  PeerBenchOptions options_now = options, options_then = options;
+  options_now.peers.set["XDG_CACHE_HOME"] = cache_now.path();
+  options_then.peers.set["XDG_CACHE_HOME"] = cache_then.path();
+  std::vector<double> now, then;
+  PeerRegression out;
+  const auto repeat = [&] {
+    // Whichever is loaded first finds the memory as it is; neither is meant to have that always.
+    const bool ours_first = now.size() % 2 == 0;
+    Entry we, they;
+    if (ours_first) we = open(ours, task, options_now);
+    they = open(theirs, task, options_then);
+    if (!ours_first) we = open(ours, task, options_now);
+    const std::vector<TimedRuns> runs{we.timed_runs(), they.timed_runs()};
+    const std::vector<InterleavedTimes> times = time_interleaved(runs, short_turns(runs[0]));
+    if (!we.result.not_run.empty()) fail("{}", we.result.not_run);
+    out.not_run = they.result.not_run;
+    if (!out.not_run.empty()) return;
+    std::vector<double> ratios;
+    for (size_t i = 0; i < times[0].rounds.size(); ++i) ratios.push_back(times[0].rounds[i] / times[1].rounds[i]);
+    now.push_back(interquartile_mean(ratios));
+    then.push_back(1);
+    done();
+  };
+  for (size_t look = 0; look < kMostLooks && out.verdict == Verdict::cannot_tell; ++look) {
+    for (size_t more = look == 0 ? repeats : (repeats + 1) / 2; more > 0 && out.not_run.empty(); --more) repeat();
+    if (!out.not_run.empty()) return out;
+    out.time = ratio_of(now, then, kLookConfidence);
+    if (out.time.low > 1 + max_regression) out.verdict = Verdict::regression;
+    else if (out.time.high <= 1 + max_regression) out.verdict = Verdict::passed;
   }
   return out;
 }

@@ -62,9 +62,37 @@ TEST_F(Peers, NamesAreWords) {
   EXPECT_EQ(cuda.name, "onnxruntime");
   EXPECT_EQ(cuda.provider, "cuda");
   EXPECT_EQ(cuda.str(), "onnxruntime:cuda");
-  for (const char* wrong : {"", ":", "a:", ":b", "a:b:c", "../a", "a/b", "a b", "a\n", ".a", "a:..", "-\x01"}) {
+  for (const char* wrong :
+       {"", ":", "a:", ":b", "a:b:c", "a/", "/", "./a:", "./a:b:c", "a b", "a\n", ".a", "a:..", "-\x01"}) {
     EXPECT_NE(error_of([&] { parse_peer_name(wrong); }).find("expected a peer such as"), std::string::npos) << wrong;
   }
+}
+
+TEST_F(Peers, APathIsAName) {
+  const PeerName old = parse_peer_name("../a:b/sparkpilot");
+  EXPECT_EQ(old.name, "../a:b/sparkpilot");
+  EXPECT_EQ(old.provider, "");
+  EXPECT_TRUE(old.is_path());
+  const PeerName cuda = parse_peer_name("/opt/sparkpilot:cuda");
+  EXPECT_EQ(cuda.name, "/opt/sparkpilot");
+  EXPECT_EQ(cuda.provider, "cuda");
+  const std::string adapter = folder / "adapter";
+  EXPECT_EQ(error_of([&] { find_adapter(adapter, {}); }), adapter + ": no such file");
+  EXPECT_EQ(error_of([&] { find_adapter(folder.path().string() + "/.", {}); }),
+            folder.path().string() + "/.: no such file");
+  write_text(adapter, "");
+  EXPECT_EQ(error_of([&] { find_adapter(adapter, {}); }), adapter + ": cannot be executed");
+}
+
+// Only one that is named by its path gets words and variables: it may be another build of this program.
+TEST_F(Peers, APathIsStartedWithWords) {
+  script("peer_words",
+         "#!/bin/sh\necho \"{\\\"protocol\\\": 1, \\\"engine\\\": \\\"$* in $PEER_TEST_PLACE\\\"}\"; cat\n");
+  options.words = {"--tune", "off"};
+  options.set = {{"PEER_TEST_PLACE", "a place"}};
+  EXPECT_EQ(Peer({folder / "peer_words"}, options).engine(), "peer --tune off in a place");
+  options.folders = {folder.path()};
+  EXPECT_EQ(Peer({"words"}, options).engine(), " in ");
 }
 
 TEST_F(Peers, AdaptersAreFoundByName) {

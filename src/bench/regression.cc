@@ -73,6 +73,12 @@ std::string_view name(Verdict verdict) {
   return "cannot_tell";
 }
 
+std::string words_of(Verdict verdict) {
+  std::string words(name(verdict));
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
 size_t undisturbed(std::span<const Repeat> repeats) { return values_of(repeats, level_of(repeats)).size(); }
 
 Regression compare_repeats(std::span<const Repeat> now, std::span<const Repeat> then, double max_regression) {
@@ -92,7 +98,7 @@ Regression compare_repeats(std::span<const Repeat> now, std::span<const Repeat> 
   if (now.empty() || then.empty()) return out;
   for (const Part& part : kParts) out.machine.push_back({part.name, level_then.*part.ms, level_now.*part.ms});
   if (!out.doubts.empty()) return out;
-  out.time = ratio_interval(values_now, values_then, 1 - 0.05 / kMostLooks);
+  out.time = ratio_interval(values_now, values_then, kLookConfidence);
   const bool slower = out.time.low > 1 + max_regression, within = out.time.high <= 1 + max_regression;
   for (const Part& part : kParts) {
     const double change = level_now.*part.ms / level_then.*part.ms;

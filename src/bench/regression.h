@@ -13,8 +13,9 @@
 namespace sparkpilot {
 
 // How often the two may be compared while more repeats come in. Each time the interval holds the true ratio with a
-// probability of at least 1 - 0.05 / kMostLooks, so with 95 % all of them do (Bonferroni's inequality).
+// probability of at least kLookConfidence, so with 95 % all of them do (Bonferroni's inequality).
 inline constexpr size_t kMostLooks = 4;
+inline constexpr double kLookConfidence = 1 - 0.05 / kMostLooks;
 
 // Repeats of either side that have to be undisturbed.
 inline constexpr size_t kLeastRepeats = 5;
@@ -25,6 +26,7 @@ enum class Verdict {
   cannot_tell,  // neither, or `doubts` says why the times cannot be compared
 };
 std::string_view name(Verdict verdict);  // "passed", "regression", "cannot_tell"
+std::string words_of(Verdict verdict);   // the same with a space
 
 // A part of the yardstick then and now, at its usual best: the tenth percentile.
 struct MachineSpeed {

@@ -21,8 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kConfidence = 1 - 0.05 / kMostLooks;
-
 std::string interval(const RatioInterval& time) { return fmt::format("{:.3f} to {:.3f}", time.low, time.high); }
 
 BenchSubject subject_of(const BenchVariant& variant) {
@@ -121,7 +119,7 @@ Json to_json(const BaselinePair& pair, double max_regression) {
            {{"ratio", finite_or_null(result.time.ratio)},
             {"low", finite_or_null(result.time.low)},
             {"high", finite_or_null(result.time.high)},
-            {"confidence", kConfidence}}},
+            {"confidence", kLookConfidence}}},
           {"repeats_then", result.repeats_then},
           {"used_then", result.used_then},
           {"repeats_now", result.repeats_now},
@@ -133,17 +131,15 @@ Json to_json(const BaselinePair& pair, double max_regression) {
 
 std::string baseline_table(const Baseline& baseline, const std::vector<BenchVariant>& variants,
                            const std::vector<BaselinePair>& pairs, double max_regression) {
-  Table table({fmt::format("against {}", baseline.file), "time", fmt::format("{:.4g} %", kConfidence * 100), "allowed",
-               "repeats", "then", "verdict"});
+  Table table({fmt::format("against {}", baseline.file), "time", fmt::format("{:.4g} %", kLookConfidence * 100),
+               "allowed", "repeats", "then", "verdict"});
   for (size_t i = 0; i < pairs.size(); ++i) {
     const Regression& result = pairs[i].result;
     const bool any = result.time.ratio > 0;
-    std::string verdict(name(result.verdict));
-    std::replace(verdict.begin(), verdict.end(), '_', ' ');
     table.add({variants[i].name, any ? fmt::format("{:.3f}", result.time.ratio) : "-",
                any ? interval(result.time) : "-", fmt::format("{:.3f}", 1 + max_regression),
                fmt::format("{} of {}", result.used_now, result.repeats_now),
-               fmt::format("{} of {}", result.used_then, result.repeats_then), verdict});
+               fmt::format("{} of {}", result.used_then, result.repeats_then), words_of(result.verdict)});
   }
   return table.str();
 }

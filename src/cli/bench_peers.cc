@@ -1,7 +1,9 @@
 #include "cli/bench_peers.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/with_file.h"
 #include "bench/ready_session.h"
 #include "bench/report.h"
@@ -12,6 +14,25 @@ namespace sparkpilot::cli {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+PeerBenchOptions options_of(const Program& program, const PeerFlags& flags, const Measured& model) {
+  return {.peers = peer_options(program, flags, model.options.session.device),
+          .precision = std::string(name(model.bench.precision))};
+}
+
+}  // namespace
+
+PeerCheck peer_check(const RunFlags& flags, double max_regression, int64_t repeats) {
+  PeerCheck check{.max_regression = max_regression};
+  if (repeats >= 0 && repeats < static_cast<int64_t>(kLeastTurns))
+    fail("--repeats: expected at least {} with --peer and --max-regression, got {}", kLeastTurns, repeats);
+  if (repeats >= 0) check.repeats = static_cast<size_t>(repeats);
+  if (!flags.passes.empty() || !flags.calibration.empty())
+    fail("--passes and --calibration: with --peer and --max-regression a file is run as it is; leave them out");
+  return check;
+}
+
 std::vector<PeersBench> bench_with_peers(const Program& program, const PeerFlags& flags,
                                          const std::vector<Measured>& models) {
   const std::vector<PeerName> names = peers_of(program, flags);
@@ -19,8 +40,7 @@ std::vector<PeersBench> bench_with_peers(const Program& program, const PeerFlags
   Progress progress(!program.quiet, "peers, in turns");
   std::vector<PeersBench> out;
   for (const Measured& model : models) {
-    PeerBenchOptions options{.peers = peer_options(program, flags),
-                             .precision = std::string(name(model.bench.precision))};
+    PeerBenchOptions options = options_of(program, flags, model);
     options.turns.progress = [&](double done) {
       progress.at((static_cast<double>(out.size()) + done) / static_cast<double>(models.size()));
     };
@@ -32,9 +52,37 @@ std::vector<PeersBench> bench_with_peers(const Program& program, const PeerFlags
   return out;
 }
 
-Json to_json(const PeersBench& peers) {
+PeerVerdicts check_against_peers(const Program& program, const PeerFlags& flags, const std::vector<Measured>& models,
+                                 const std::vector<PeersBench>& peers, const PeerCheck& check) {
+  Progress progress(!program.quiet, "");
+  PeerVerdicts out;
+  for (size_t i = 0; i < models.size(); ++i) {
+    const Measured& model = models[i];
+    out.emplace_back();
+    with_file(model.bench.file, [&] {
+      Session session = ready_session(model.bench.file, model.options, model.bench.threads, model.bench.choices);
+      for (const PeerBench& peer : peers[i].peers) {
+        PeerRegression& result = out.back().emplace_back();
+        result.not_run = peer.not_run;
+        if (!peer.not_run.empty()) continue;
+        size_t done = 0;
+        progress.what(fmt::format("{} and {}, loaded anew", model.bench.file, peer.peer.str()));
+        result = hold_against_peer({"/proc/self/exe"}, peer.peer, session, model.bench.file,
+                                   options_of(program, flags, model), check.repeats, check.max_regression, [&] {
+                                     const double share =
+                                         static_cast<double>(++done) / static_cast<double>(check.repeats);
+                                     progress.at(std::min(1.0, share));
+                                   });
+      }
+    });
+  }
+  return out;
+}
+
+Json to_json(const PeersBench& peers, const std::vector<PeerRegression>& verdicts, const PeerCheck& check) {
   Json out = Json::array();
-  for (const PeerBench& p : peers.peers) {
+  for (size_t i = 0; i < peers.peers.size(); ++i) {
+    const PeerBench& p = peers.peers[i];
     Json& row = out.emplace_back(Json{{"peer", p.peer.str()},
                                       {"engine", p.engine},
                                       {"device", p.device},
@@ -49,8 +97,59 @@ Json to_json(const PeersBench& peers) {
     row["p99_ms"] = p.ms.p99;
     row["min_ms"] = p.ms.min;
     row["time_ratio"] = sparkpilot::to_json(p.ratio);
+    if (verdicts.empty()) continue;
+    const PeerRegression& found = verdicts[i];
+    row["check"] = {{"verdict", name(found.verdict)},
+                    {"max_regression", check.max_regression},
+                    {"repeats", found.time.rounds},
+                    {"time_ratio",
+                     {{"ratio", found.time.median},
+                      {"low", found.time.low},
+                      {"high", found.time.high},
+                      {"confidence", kLookConfidence}}},
+                    {"not_run", found.not_run.empty() ? Json() : Json(found.not_run)}};
   }
   return out;
+}
+
+std::string verdicts_table(const std::vector<Measured>& models, const std::vector<PeersBench>& peers,
+                           const PeerVerdicts& verdicts, const PeerCheck& check) {
+  Table table(
+      {"against", "model", "time", fmt::format("{:.4g} %", kLookConfidence * 100), "allowed", "repeats", "verdict"});
+  for (size_t i = 0; i < models.size(); ++i) {
+    for (size_t p = 0; p < verdicts[i].size(); ++p) {
+      const Ratio& time = verdicts[i][p].time;
+      const bool run = verdicts[i][p].not_run.empty();
+      table.add({peers[i].peers[p].peer.str(), models[i].bench.file, run ? fmt::format("{:.3f}", time.median) : "-",
+                 run ? fmt::format("{:.3f} to {:.3f}", time.low, time.high) : "-",
+                 fmt::format("{:.3f}", 1 + check.max_regression), std::to_string(time.rounds),
+                 run ? words_of(verdicts[i][p].verdict) : "not run"});
+    }
+  }
+  return table.str();
+}
+
+int verdicts_outcome(const std::vector<Measured>& models, const std::vector<PeersBench>& peers,
+                     const PeerVerdicts& verdicts, const PeerCheck& check) {
+  bool slower = false;
+  for (size_t i = 0; i < models.size(); ++i) {
+    for (size_t p = 0; p < verdicts[i].size(); ++p) {
+      const PeerRegression& found = verdicts[i][p];
+      const std::string what = fmt::format("{}: {}", models[i].bench.file, peers[i].peers[p].peer.str());
+      const std::string interval = fmt::format("{:.3f} to {:.3f}", found.time.low, found.time.high);
+      if (!found.not_run.empty()) {
+        note(fmt::format("{}: cannot tell: not run: {}", what, found.not_run));
+      } else if (found.verdict == Verdict::cannot_tell) {
+        note(fmt::format("{}: cannot tell: the allowed {:.3f} lies within {}", what, 1 + check.max_regression,
+                         interval));
+      } else if (found.verdict == Verdict::regression) {
+        slower = true;
+        note(fmt::format("{}: slower: our time is {:.3f} times the peer's ({}), allowed {:.3f}", what,
+                         found.time.median, interval, 1 + check.max_regression));
+      }
+    }
+  }
+  return slower ? kCheckFailed : kDone;
 }
 
 }  // namespace sparkpilot::cli

@@ -218,13 +218,15 @@ void print_table(const std::vector<BenchVariant>& variants, const std::vector<Me
   if (!peers.empty()) print("time of a peer: divided by that of the model above it, in turns\n");
 }
 
-// How many repeats to measure of each model.
+// How many repeats to measure of each model, apart from those that hold it against its peers.
 size_t repeats_of(const Program& program, const BenchFlags& flags) {
   constexpr int64_t kUsual = 20, kLeast = 5;
-  const bool wanted = program.json || !flags.baseline.empty();
+  const bool of_peers = !flags.peers.names.empty() && !flags.max_regression.empty();
+  const bool wanted = (program.json && !of_peers) || !flags.baseline.empty();
   if (flags.repeats < 0) return wanted ? kUsual : 0;
   if (flags.repeats > 0 && flags.repeats < kLeast)
     fail("--repeats: expected 0, or at least {}, got {}", kLeast, flags.repeats);
+  if (!wanted && of_peers) return 0;
   if (!wanted) fail("--repeats has no effect without --json or --baseline");
   if (flags.repeats == 0 && !flags.baseline.empty())
     fail("--baseline needs repeats: expected at least {}, got 0", kLeast);
@@ -269,9 +271,12 @@ int bench(const Program& program, const BenchFlags& flags) {
   const size_t repeats = repeats_of(program, flags);
   const double max_regression =
       parse_share(flags.max_regression.empty() ? "5%" : flags.max_regression, "--max-regression");
-  if (!flags.max_regression.empty() && flags.baseline.empty())
-    fail("--max-regression has no effect without --baseline");
-  if (!peers_of(program, flags.peers).empty()) {
+  const bool with_peers = !peers_of(program, flags.peers).empty();
+  if (!flags.max_regression.empty() && flags.baseline.empty() && !with_peers)
+    fail("--max-regression has no effect without --baseline or --peer");
+  const bool checked = with_peers && !flags.max_regression.empty();
+  const PeerCheck check = checked ? peer_check(flags.run, max_regression, flags.repeats) : PeerCheck();
+  if (with_peers) {
     if (flags.batch != 1) fail("--batch: peers run a file as it is; leave out --batch or --peer");
     if (!flags.run.outputs.empty()) fail("--output: peers compute all outputs of a file; leave out --output or --peer");
   }
@@ -286,6 +291,8 @@ int bench(const Program& program, const BenchFlags& flags) {
   const std::vector<Measured> models = measure(program, variants);
   const std::vector<Ratio> ratios = compared(program, models);
   const std::vector<PeersBench> peers = bench_with_peers(program, flags.peers, models);
+  const PeerVerdicts verdicts =
+      checked ? check_against_peers(program, flags.peers, models, peers, check) : PeerVerdicts(peers.size());
   pairs = repeated(program, variants, models, std::move(pairs), repeats, max_regression);
   Json list = Json::array();
   for (size_t i = 0; i < models.size(); ++i) {
@@ -295,7 +302,7 @@ int bench(const Program& program, const BenchFlags& flags) {
     }
     Json& one = list.emplace_back(to_json(r, models[i].options));
     if (i > 0) one["time_ratio"] = to_json(ratios[i]);
-    if (!peers.empty()) one["peers"] = to_json(peers[i]);
+    if (!peers.empty()) one["peers"] = to_json(peers[i], verdicts[i], check);
     if (repeats > 0) one["repeats"] = to_json(std::span<const Repeat>(pairs[i].repeats));
     if (baseline) one["baseline"] = to_json(pairs[i], max_regression);
   }
@@ -309,18 +316,20 @@ int bench(const Program& program, const BenchFlags& flags) {
     print_json(document);
   } else {
     print_table(variants, models, ratios, peers);
+    if (checked) print("\n" + verdicts_table(models, peers, verdicts, check));
     print(gpu_tables(variants, models));
     for (size_t i = 0; i < models.size(); ++i) {
       if (flags.profile) print_profile(variants[i].name, models[i].bench, flags.top);
     }
     if (baseline) print("\n" + baseline_table(*baseline, variants, pairs, max_regression));
   }
-  if (!baseline) return kDone;
+  const int outcome = checked ? verdicts_outcome(models, peers, verdicts, check) : kDone;
+  if (!baseline) return outcome;
   if (!program.quiet) {
     for (const std::string& line : machine_notes(*baseline, here, versions))
       note(fmt::format("{}: {}", baseline->file, line));
   }
-  return baseline_outcome(variants, pairs, max_regression, program.quiet);
+  return std::max(outcome, baseline_outcome(variants, pairs, max_regression, program.quiet));
 }
 
 }  // namespace
@@ -334,6 +343,7 @@ void add_bench(Program& program, Command app) {
                                       "  sparkpilot bench model.onnx --json >before.json\n"
                                       "  sparkpilot bench model.onnx --baseline before.json --max-regression 5%\n"
                                       "  sparkpilot bench model.onnx --peer onnxruntime,tinygrad\n"
+                                      "  sparkpilot bench model.onnx --peer ./old/sparkpilot --max-regression 5%\n"
                                       "  sparkpilot bench model.onnx --profile --top 10",
                                       [&program, flags] { return bench(program, *flags); });
   add_list(command, "files", flags->files, "FILE", "ONNX models, or FILE@ADAPTER with an adapter merged").required();
@@ -349,13 +359,16 @@ void add_bench(Program& program, Command app) {
       .add_option("--baseline", flags->baseline, "compare with FILE, which `bench --json` wrote; exit with 4 if slower")
       .type_name("FILE")
       .default_str("");
-  command.add_option("--max-regression", flags->max_regression, "how much slower than the baseline is allowed")
+  command
+      .add_option("--max-regression", flags->max_regression,
+                  "how much slower than the baseline is allowed; with --peer, than each peer: both are loaded anew "
+                  "--repeats times and timed in turns; exit with 4 if slower")
       .type_name("SHARE")
       .default_str("5%");
   command
       .add_option(
           "--repeats", [flags](const std::string& text) { flags->repeats = std::stoll(text); },
-          "for --json and --baseline: processes that measure each model once more; 0: none")
+          "for --json, --baseline and --max-regression: processes that measure each model once more; 0: none")
       .check(no_number<uint32_t>)
       .type_name("N")
       .default_str("20");

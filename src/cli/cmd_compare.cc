@@ -16,7 +16,9 @@
 #include "cli/compare_report.h"
 #include "cli/compare_route.h"
 #include "cli/driving_models.h"
+#include "cli/interrupt.h"
 #include "cli/peer_flags.h"
+#include "cli/route_frames.h"
 #include "cli/terminal.h"
 #include "cli/variants.h"
 #include "compare/bisect.h"
@@ -35,6 +37,7 @@ using Json = nlohmann::ordered_json;
 struct CompareFlags {
   std::vector<std::string> files, inputs, calibrate, calibrations, adapters;
   CompareRouteFlags route;
+  int64_t frames = 8;  // of the route, for model files
   FieldFlags fields;
   std::string precisions, threads, devices;
   RunFlags run;
@@ -135,9 +138,19 @@ Graph file_graph(const CompareFlags& flags, const Variant& variant) {
   return graph;
 }
 
+// With --route: what the first model reads on frames of it. None without; empty after Ctrl-C.
+std::optional<Samples> samples_on_route(const Program& program, const CompareFlags& flags) {
+  if (flags.route.route.empty()) return Samples();
+  Progress bar(!program.json && !program.quiet, "driving");
+  return samples_on_frames(program, parse_model_name(flags.files[0]).file,
+                           {.routes = {flags.route.route}, .frames = flags.frames}, bar);
+}
+
 int bisect(const Program& program, const CompareFlags& flags, std::vector<Variant> variants) {
   if (variants.size() != 2) fail("--bisect compares two, these are {}", variants.size());
   const bool peer = variants[1].peer.has_value();  // then that is what we are compared with
+  const std::optional<Samples> on_route = samples_on_route(program, flags);
+  if (!on_route) return kInterrupted;
   compare::Bisection found;
   {
     Progress bar(!program.json && !program.quiet, "searching");
@@ -149,7 +162,7 @@ int bisect(const Program& program, const CompareFlags& flags, std::vector<Varian
         return load_samples(first, named_paths(paths, flag), flags.run.seed,
                             static_cast<size_t>(flags.samples > 0 ? flags.samples : 8));
       };
-      samples = load(flags.inputs, "--input");
+      samples = on_route->count > 0 ? *on_route : load(flags.inputs, "--input");
       calibration = flags.calibrate.empty() ? samples : load(flags.calibrate, "--calibrate");
     }
     for (Variant& variant : variants) {
@@ -165,7 +178,8 @@ int bisect(const Program& program, const CompareFlags& flags, std::vector<Varian
     options.progress = [&](int run, int runs) { bar.at(static_cast<double>(run) / runs); };
     const auto side_of = [&](const Variant& variant) {
       if (!variant.peer) return compare::side_of(variant, samples);
-      return compare::peer_side_of(variant, samples, available_processors(), peer_options(program, flags.peers));
+      return compare::peer_side_of(variant, samples, available_processors(),
+                                   peer_options(program, flags.peers, program.settings["device"].value));
     };
     const Variant &ours = variants[peer ? 0 : 1], &theirs = variants[peer ? 1 : 0];
     const compare::Side expected = side_of(theirs), got = side_of(ours);
@@ -212,7 +226,10 @@ int compare_files(const Program& program, const CompareFlags& flags) {
   const bool any_int8 = std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return v.int8; });
   if (!flags.calibrate.empty() && !any_int8) fail("--calibrate is for --precision int8, which is not given");
   if (flags.bisect) return bisect(program, flags, variants);
+  std::optional<Samples> on_route = samples_on_route(program, flags);
+  if (!on_route) return kInterrupted;
   compare::ModelsOptions options;
+  options.given = std::move(*on_route);
   options.inputs = named_paths(flags.inputs, "--input");
   options.calibration = named_paths(flags.calibrate, "--calibrate");
   options.seed = flags.run.seed;
@@ -220,7 +237,7 @@ int compare_files(const Program& program, const CompareFlags& flags) {
   options.time = !flags.no_time && !program.emulate;
   options.layers = !flags.no_layers;
   options.turns.rounds = flags.rounds;
-  options.peers = peer_options(program, flags.peers);
+  options.peers = peer_options(program, flags.peers, program.settings["device"].value);
   compare::ModelsComparison comparison;
   {
     Progress bar(!program.json && !program.quiet, "loading");
@@ -256,8 +273,8 @@ int compare_files(const Program& program, const CompareFlags& flags) {
 
 CompareMode mode_of(const CompareFlags& flags) {
   const std::vector<std::string>& files = flags.files;
-  if (!flags.route.route.empty()) {
-    if (!files.empty()) fail("{}: with --route the models are given with --models DIR", files[0]);
+  if (!flags.route.route.empty() && (files.empty() || !flags.route.models.empty())) {
+    if (!files.empty()) fail("{}: with --route and --models DIR no other models are driven", files[0]);
     return CompareMode::route;
   }
   if (files.empty()) fail("expected models or drives, or --route ROUTE with --models DIR");
@@ -310,14 +327,20 @@ void add_compare(Program& program, Command app) {
                   "  sparkpilot compare --route route/ --models old --models new --out out/compared\n"
                   "  sparkpilot compare --route route/ --models models --threads 1,2\n"
                   "  sparkpilot compare model.onnx --peer onnxruntime,pytorch\n"
+                  "  sparkpilot compare models/driving_vision.onnx --route route/ --peer onnxruntime\n"
                   "  sparkpilot compare out/old out/new --max-plan-error 0.1",
                   [&program, flags] { return compare_all(program, *flags); });
   add_list(command, "files", flags->files, "FILE",
            "ONNX models, or folders of `drive` or logs; the first is what the others are compared with");
   add_adapter_flag(command, flags->adapters,
                    "compare the model with itself after this adapter is merged into it (repeatable)");
-  command.add_option("--route", flags->route.route, "drive this route with openpilot's models, in turns on each frame")
+  command
+      .add_option(
+          "--route", flags->route.route,
+          "drive this route with openpilot's models, in turns on each frame; of model files: what the first one "
+          "reads when the driving model in its folder drives it")
       .type_name("ROUTE");
+  add_number(command, "--frames", flags->frames, "of --route and model files: N frames, evenly over the first segment");
   add_list(command, "--models", flags->route.models, "DIR",
            "of --route: folder with openpilot's models, or DIR@ADAPTER with an adapter merged (repeatable)");
   command

@@ -166,6 +166,7 @@ void add_model_calibrate(Program& program, Command group);
 void add_run(Program& program, Command app);
 void add_bench(Program& program, Command app);
 void add_compare(Program& program, Command app);
+void add_peer(Program& program, Command app);
 void add_zoo(Program& program, Command app);
 void add_ops(Program& program, Command app);
 void add_drive(Program& program, Command app);

@@ -40,6 +40,7 @@ void add_commands(Program& program, Command app) {
   add_run(program, app);
   add_bench(program, app);
   add_compare(program, app);
+  add_peer(program, app);
   add_train(program, app);
   add_adapter(program, app);
   add_zoo(program, app);

@@ -32,7 +32,7 @@ void add_peer_flags(Command command, PeerFlags& flags) {
   command
       .add_option("--peer", flags.names,
                   "also run these engines, such as onnxruntime, pytorch, tinygrad, trtexec or onnxruntime:cuda, by the "
-                  "adapters that docs/peers.md describes")
+                  "adapters that docs/peers.md describes; ./old/sparkpilot is another build of this program")
       .type_name("LIST");
   add_number(command, "--peer-timeout", flags.timeout,
              "seconds that a peer may take to start, to load a model, or for a turn; 0: 120, 600 and 120", "S");
@@ -51,12 +51,14 @@ std::vector<PeerName> peers_of(const Program& program, const PeerFlags& flags) {
   return peers;
 }
 
-PeerOptions peer_options(const Program& program, const PeerFlags& flags) {
+PeerOptions peer_options(const Program& program, const PeerFlags& flags, const std::string& device) {
   if (!(flags.timeout >= 0)) fail("--peer-timeout: expected 0 or more, got {}", flags.timeout);
   PeerOptions options;
   options.folders = folders_of(program);
   options.python = program.settings["python"].value;
   options.unset = variables_of_short_waits();
+  options.words = {"--device", device, "--tune", program.settings["tune"].value};
+  if (program.emulate) options.words.emplace_back("--emulate");
   if (flags.timeout > 0) options.start_s = options.load_s = options.run_s = flags.timeout;
   return options;
 }

@@ -21,7 +21,8 @@ void add_peer_flags(Command command, PeerFlags& flags);
 std::vector<PeerName> peers_of(const Program& program, const PeerFlags& flags);
 
 // Where adapters are: the setting `peers`, the user's folder ($XDG_DATA_HOME/sparkpilot/peers), and those of the
-// installation and of the source tree that the program is in; and how they are run.
-PeerOptions peer_options(const Program& program, const PeerFlags& flags);
+// installation and of the source tree that the program is in; and how they are run. `device`: for those that are other
+// builds of this program.
+PeerOptions peer_options(const Program& program, const PeerFlags& flags, const std::string& device);
 
 }  // namespace sparkpilot::cli

@@ -62,15 +62,16 @@ int64_t bytes_of(const Samples& samples) {
 // The first variant, as its file is, says which inputs the samples have.
 void make_int8(Variant& variant, const Samples& samples, const ModelsOptions& options,
                std::vector<std::string>& notes) {
-  Samples calibration = samples;
+  const bool of_inputs = options.calibration.empty() && options.given.count > 0;
+  Samples calibration = of_inputs ? options.given : samples;
   const auto& given = options.calibration.empty() ? options.inputs : options.calibration;
-  if (samples.count == 0 || given.empty() || !options.calibration.empty()) {
+  if (!of_inputs && (samples.count == 0 || given.empty() || !options.calibration.empty())) {
     const Session session = open_variant(variant, samples.count > 0 ? &samples : nullptr);
     calibration = load_samples(session, given, options.seed, std::max(options.random, kRandomCalibration));
   }
   notes.push_back(fmt::format("{}: calibrated on {}{}", variant.name,
                               count_of(static_cast<int64_t>(calibration.count), "sample"),
-                              given.empty()                 ? " of random numbers"
+                              given.empty() && !of_inputs   ? " of random numbers"
                               : options.calibration.empty() ? ", the inputs"
                                                             : ""));
   quantize_variant(variant, calibration,
@@ -87,7 +88,8 @@ Loaded load(Variant variant, Samples& samples, const ModelsOptions& options, std
   out.session = std::make_unique<Session>(open_variant(variant, first ? nullptr : &samples, first ? &notes : nullptr));
   if (first) {
     const int64_t loading = now_ns();
-    samples = load_samples(*out.session, options.inputs, options.seed, std::max<size_t>(options.random, 1));
+    if (options.given.count > 0) samples = options.given;
+    else samples = load_samples(*out.session, options.inputs, options.seed, std::max<size_t>(options.random, 1));
     start += now_ns() - loading;
     memory.leave_out(bytes_of(samples));
   }

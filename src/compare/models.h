@@ -10,12 +10,14 @@
 
 #include "bench/interleaved.h"
 #include "bench/peer.h"
+#include "bench/samples.h"
 #include "compare/variant.h"
 #include "tensor/difference.h"
 
 namespace sparkpilot::compare {
 
 struct ModelsOptions {
+  Samples given = {};                                                 // of the first variant's inputs; or none:
   std::vector<std::pair<std::string, std::string>> inputs = {};       // samples: input's name (or empty), path
   uint64_t seed = 1;                                                  // of inputs without samples
   size_t random = 1;                                                  // samples if no input has any

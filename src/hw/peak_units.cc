@@ -1,5 +1,6 @@
 #include "hw/peak_units.h"
 
+#include "hw/amx_tiles.h"
 #include "hw/cpu.h"
 
 // Written as assembly, so that exactly this instruction is measured: nothing is moved or left out. There are enough
@@ -74,18 +75,11 @@ SPARKPILOT_LOOP_512(pairs_512, "avx512f,avx512bw", kBytes, SPARKPILOT_24(SPARKPI
 SPARKPILOT_LOOP_256(pairs_256, "avx2", kBytes, SPARKPILOT_12(SPARKPILOT_PAIRS_256))
 SPARKPILOT_LOOP_128(pairs_128, kBytes, SPARKPILOT_12(SPARKPILOT_PAIRS_128))
 
-// Eight tiles of 16 rows of 64 bytes: 0 to 5 are sums, 6 and 7 the operands.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfig) == 64);
-
-// `body` is one round. The tiles are released: a thread that holds any makes each context switch more expensive.
+// `body` is one round; tiles 0 to 5 are sums, 6 and 7 the operands. The tiles are released: a thread that holds any
+// makes each context switch more expensive.
 #define SPARKPILOT_TILE_LOOP(name, operand, body)                                      \
   void name(int64_t rounds) {                                                          \
-    const TileConfig config;                                                           \
+    const AmxTiles config;                                                             \
     uint32_t data[256];                                                                \
     for (uint32_t & each : data) each = operand;                                       \
     const int64_t stride = 64;                                                         \

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "hw/amx_tiles.h"
 #include "hw/cpu.h"
 
 namespace sparkpilot {
@@ -16,19 +17,14 @@ constexpr int64_t kPanelRowBytes = 2 * kPanel * static_cast<int64_t>(sizeof(BFlo
 static_assert(kPanel == 2 * kSide && kAmxRows == 2 * kSide);
 
 // Tiles 0 and 1 are the sums of the first 16 rows, 2 and 3 of the next, 4 and 5 rows of A, 6 and 7 columns of B.
-struct alignas(64) Config {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {};
-
-  explicit Config(int64_t count) {
-    const auto upper = static_cast<uint8_t>(std::min(count, kSide));
-    const auto lower = static_cast<uint8_t>(std::max<int64_t>(count - kSide, 1));
-    const uint8_t all[8] = {upper, upper, lower, lower, upper, lower, kSide, kSide};
-    std::copy_n(all, 8, rows);
-  }
-};
-static_assert(sizeof(Config) == 64);
+AmxTiles tiles_for(int64_t rows) {
+  const auto upper = static_cast<uint8_t>(std::min(rows, kSide));
+  const auto lower = static_cast<uint8_t>(std::max<int64_t>(rows - kSide, 1));
+  AmxTiles tiles;
+  const uint8_t all[8] = {upper, upper, lower, lower, upper, lower, kSide, kSide};
+  std::copy_n(all, 8, tiles.rows);
+  return tiles;
+}
 
 // In assembly, since g++ 12 does not know that its intrinsics read and write memory. Strides are in bytes.
 #define SPARKPILOT_LOAD(n, from, stride) \
@@ -103,7 +99,7 @@ void multiply_amx(const DotMatrix& b, const AmxPiece& piece, void (*finish)(void
   for (int64_t row = 0; row < piece.rows; row += kAmxRows) {
     const int64_t count = std::min(kAmxRows, piece.rows - row);
     if (count != configured) {
-      const Config config(count);
+      const AmxTiles config = tiles_for(count);
       asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
       configured = count;
     }

@@ -1,0 +1,188 @@
+// sparkpilot peer: this build as a peer of another one, by the protocol of docs/peers.md.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "adapters/load_model.h"
+#include "base/bounded_json.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/version.h"
+#include "base/with_file.h"
+#include "bench/peer.h"
+#include "cli/choices.h"
+#include "cli/command.h"
+#include "cli/variants.h"
+#include "runtime/run_value.h"
+#include "tensor/npy.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostRuns = 1'000'000;
+
+class Server {
+ public:
+  explicit Server(const Program& program) : program_(program) {}
+
+  // Fails (user) if the request is wrong or the model's.
+  Json answer(const Json& request) {
+    const std::string what = text(request, "do");
+    if (what == "load") return load(request);
+    if (what != "inputs" && what != "run" && what != "outputs") fail("the request \"{}\" is not known", what);
+    if (!session_) fail("{}: no model is loaded", what);
+    if (what == "inputs") return set_inputs(request);
+    return what == "run" ? run(request) : outputs();
+  }
+
+ private:
+  static const Json& member(const Json& request, const char* key) {
+    const auto found = request.find(key);
+    if (found == request.end()) fail("the request lacks \"{}\"", key);
+    return *found;
+  }
+  static std::string text(const Json& request, const char* key) {
+    const Json& value = member(request, key);
+    if (!value.is_string()) fail("{}: expected a text", key);
+    return value.get<std::string>();
+  }
+  static int64_t number(const Json& value, const char* key, int64_t least, int64_t most) {
+    const bool fits = value.is_number_integer() && value >= least && value <= most;
+    if (!fits) fail("{}: expected a whole number from {} to {}", key, least, most);
+    return value.get<int64_t>();
+  }
+  static const Json& object(const Json& request, const char* key) {
+    const Json& value = member(request, key);
+    if (!value.is_object()) fail("{}: expected an object", key);
+    return value;
+  }
+
+  Json load(const Json& request) {
+    session_.reset();
+    SessionOptions options = session_options(program_, {});
+    if (const std::string provider = text(request, "provider"); !provider.empty()) {
+      const Setting& setting = find_setting("device");
+      if (!accepts(setting, provider)) fail("expected {} after the colon, got {}", setting.values, provider);
+      if (const std::string why = device_refusal(program_, provider); !why.empty()) fail("{}: {}", provider, why);
+      set_device(program_, options, provider);
+    }
+    options.passes.precision = precision_of(program_, text(request, "precision"), options.device);
+    options.threads = static_cast<int>(number(member(request, "threads"), "threads", 1, 100'000));
+    if (const std::string wrong = threads_refusal(std::to_string(options.threads)); !wrong.empty())
+      fail("{} threads: {}", options.threads, wrong);
+    for (const auto& [input, sizes] : object(request, "shapes").items()) {
+      if (!sizes.is_array() || sizes.size() > static_cast<size_t>(Shape::kMaxRank))
+        fail("shapes: expected lists of sizes");
+      std::vector<int64_t> dims;
+      for (const Json& size : sizes) dims.push_back(number(size, "shapes", 0, int64_t{1} << 40));
+      options.shapes[input] = Shape(std::span<const int64_t>(dims));
+    }
+    wanted_.clear();
+    const Json& outputs = member(request, "outputs");
+    if (!outputs.is_array()) fail("outputs: expected a list of names");
+    for (const Json& name : outputs) {
+      if (!name.is_string()) fail("outputs: expected a list of names");
+      wanted_.push_back(name.get<std::string>());
+    }
+    options.keep = {wanted_.begin(), wanted_.end()};
+    const std::string file = text(request, "model");
+    with_file(file, [&] {
+      Graph graph = load_model(file);
+      std::set<std::string, std::less<>> unknown = options.keep;
+      for (int i = 0; i < graph.value_count(); ++i) unknown.erase(graph.value(ValueId{i}).name);
+      if (!unknown.empty()) fail("no value is named \"{}\"", *unknown.begin());
+      session_ = std::make_unique<Session>(std::move(graph), options);
+    });
+    return {{"device", session_->device() == "cpu" ? "CPU" : "GPU"},
+            {"precision", name(session_->precision())},
+            {"threads", options.threads}};
+  }
+
+  Json set_inputs(const Json& request) {
+    for (const auto& [input, file] : object(request, "files").items()) {
+      if (!file.is_string()) fail("files: expected the name of a file for {}", input);
+      session_->set_input(input, load_npy(file.get<std::string>()).view());
+    }
+    session_->compile();
+    return Json::object();
+  }
+
+  Json run(const Json& request) {
+    Json ms = Json::array();
+    for (int64_t left = number(member(request, "count"), "count", 1, kMostRuns); left > 0; --left) {
+      const int64_t start = now_ns();
+      session_->run();
+      ms.push_back(static_cast<double>(now_ns() - start) * 1e-6);
+    }
+    return {{"ms", std::move(ms)}};
+  }
+
+  Json outputs() {
+    Json list = Json::array();
+    const auto add = [&](const std::string& output, const ConstView& view) {
+      const std::string file = fmt::format("out_{}.npy", list.size());
+      save_npy(file, view);
+      list.push_back({{"name", output}, {"file", file}});
+    };
+    std::set<std::string, std::less<>> left(wanted_.begin(), wanted_.end());
+    for (const TensorInfo& output : session_->outputs()) {
+      if (wanted_.empty() || left.erase(output.name) > 0) add(output.name, session_->output(output.name));
+    }
+    session_->visit_values([&](const RunValue& value) {
+      if (left.erase(std::string(value.name)) > 0) add(std::string(value.name), in_file_layout(value).view());
+    });
+    if (!left.empty()) fail("the value \"{}\" was not computed", *left.begin());
+    return {{"outputs", std::move(list)}};
+  }
+
+  const Program& program_;
+  std::unique_ptr<Session> session_;
+  std::vector<std::string> wanted_;  // values to give; empty: the file's outputs
+};
+
+int serve(const Program& program) {
+  // Answers go where stdout went; what libraries print there goes to stderr.
+  std::FILE* answers = fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), "w");
+  if (!answers || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) fail_internal("stdout cannot be moved");
+  const auto say = [&](const Json& answer) {
+    const std::string line = answer.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    return std::fwrite(line.data(), 1, line.size(), answers) == line.size() && std::fflush(answers) == 0;
+  };
+  Server server(program);
+  bool heard = say({{"protocol", kPeerProtocol}, {"engine", fmt::format("sparkpilot {}", program_version())}});
+  for (std::string line; heard && std::getline(std::cin, line);) {
+    try {
+      const std::optional<Json> request = parse_bounded(line);
+      if (!request || !request->is_object()) fail("a request that is no object");
+      if (request->value("do", Json()) == "quit") break;
+      heard = say(server.answer(*request));
+    } catch (const Json::exception&) {
+      heard = say({{"error", "a request that is no JSON"}});
+    } catch (const Error& error) {
+      heard = say({{"error", error.what()}});
+    }
+  }
+  std::fclose(answers);
+  return kDone;
+}
+
+}  // namespace
+
+void add_peer(Program& program, Command app) {
+  const Command command = add_command(
+      program, app, "peer", "run models for another program, which asks on stdin as docs/peers.md describes",
+      "  sparkpilot compare model.onnx --peer ./old/sparkpilot   # starts ./old/sparkpilot peer",
+      [&program] { return serve(program); });
+  add_device_flags(program, command);
+  add_setting(program, command, "tune");
+  command.add_flag("--emulate", program.emulate,
+                   "compute a precision that this processor lacks, by slow kernels: for accuracy only");
+}
+
+}  // namespace sparkpilot::cli
