@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""What `sparkpilot completion` and `sparkpilot man` make: completed in the shells themselves, formatted by man.
+"""What `sparkpilot completion` and `sparkpilot man` make, in the shells themselves and formatted by man; and --help.
 
     completion_test.py PROGRAM
 """
+import fcntl
+import os
 import pathlib
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 PROGRAM = sys.argv.pop(1)
@@ -21,6 +26,38 @@ def run(*words, **options):
     if done.stderr:
         raise AssertionError(f"{words}: {done.stderr}")
     return done.stdout
+
+
+class Help(unittest.TestCase):
+    def on_terminal(self, columns, *words):
+        """What the program prints on a terminal of that width."""
+        main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with subprocess.Popen([PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=other) as child:
+            os.close(other)
+            text = b""
+            while True:
+                try:
+                    part = os.read(main, 65536)
+                except OSError:  # the other end was closed
+                    break
+                if not part:
+                    break
+                text += part
+        os.close(main)
+        self.assertEqual(child.returncode, 0)
+        return text.decode().replace("\r", "")
+
+    def test_descriptions_fit_the_terminal(self):
+        for command in ("run", "compare", "sim run", ""):
+            plain = run(PROGRAM, *command.split(), "--help")
+            narrow = self.on_terminal(80, *command.split(), "--help")
+            options = narrow.partition("\nExamples:")[0]
+            self.assertEqual([line for line in options.split("\n")[2:] if len(line) > 80], [])
+            self.assertEqual(narrow.split(), plain.split())  # every word, in its order
+            self.assertEqual(self.on_terminal(1000, *command.split(), "--help"), plain)
+        self.assertIn("\n" + 30 * " " + "with the inputs' names (repeatable); the others\n",
+                      self.on_terminal(80, "run", "--help"))
 
 
 class Shells(unittest.TestCase):

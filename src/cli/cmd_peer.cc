@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,9 +15,11 @@
 #include "base/version.h"
 #include "base/with_file.h"
 #include "bench/peer.h"
+#include "bench/repeats.h"
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/variants.h"
+#include "hw/wait_time.h"
 #include "runtime/run_value.h"
 #include "tensor/npy.h"
 
@@ -115,12 +118,27 @@ class Server {
 
   Json run(const Json& request) {
     Json ms = Json::array();
-    for (int64_t left = number(member(request, "count"), "count", 1, kMostRuns); left > 0; --left) {
+    const WaitTime wait;
+    for (int64_t left = number(member(request, "count"), "count", 1, kMostRuns); left > 0; --left)
+      ms.push_back(time_once(wait));
+    return {{"ms", std::move(ms)}};
+  }
+
+  // Of up to three runs the first whose threads did not wait for a processor that something else used, or else the one
+  // that waited least.
+  double time_once(const WaitTime& wait) {
+    constexpr int kAttempts = 3;
+    double ms = 0, least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kAttempts && least > kMostWaiting * ms; ++i) {
+      const double before = wait.ms().value_or(0);
       const int64_t start = now_ns();
       session_->run();
-      ms.push_back(static_cast<double>(now_ns() - start) * 1e-6);
+      const double took = static_cast<double>(now_ns() - start) * 1e-6, waited = wait.ms().value_or(0) - before;
+      if (waited >= least) continue;
+      least = waited;
+      ms = took;
     }
-    return {{"ms", std::move(ms)}};
+    return ms;
   }
 
   Json outputs() {

@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "cli/choices.h"
 #include "cli/command.h"
+#include "cli/fit.h"
 #include "cli/interrupt.h"
 #include "cli/short_waits.h"
 #include "cli/terminal.h"
@@ -122,6 +123,21 @@ void ask_for_help(const CLI::App& app, std::vector<std::string>& words) {
   words.emplace_back("--help");
 }
 
+// CLI11's help with the descriptions of options and commands wrapped at the terminal's width.
+std::string fitted_help(const std::string& help) {
+  constexpr size_t kDescriptions = 30;  // the column where they begin
+  std::istringstream lines(help);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    const bool described = line.starts_with("  ") && line.size() > kDescriptions && line[kDescriptions - 1] == ' ';
+    if (described) {
+      line = line.substr(0, kDescriptions) + wrapped(line.substr(kDescriptions), kDescriptions, stdout_columns());
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
 // Prints the help text that was asked for, or the error in the command line.
 int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
   if (launcher_rank() > 0) {  // the first process reports it
@@ -133,7 +149,7 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) {
     std::ostringstream text;
     app.exit(error, text, text);
-    print(text.str());
+    print(fitted_help(text.str()));
     flush_output();
     return kDone;
   }
