@@ -3,8 +3,8 @@
 
     bench/route_cost.py ROUTE MODELS [--precisions model,fp32,fp16,bf16,int8] [--limit N] [--threads N]
 
-Printed are the time of the comparison, without loading and quantizing; the networks' own times, each by a `drive` of its own
-where that has the precision (else, for int8 and what has to be emulated, as they were in turns); the time of decoding the road
+Printed are the time of the comparison, without loading and quantizing; the networks' own times, each by a separate `drive` where
+that has the precision (else, for int8 and what has to be emulated, as they were in turns); the time of decoding the road
 camera alone (`drive --from-log`, which is less than what a model needs decoded and prepared); and the first divided by the sum
 of the others. Then what taking turns costs in caches: the networks' time in turns divided by that of their own drive.
 """
@@ -46,9 +46,12 @@ def main():
             seconds = sum(s["seconds"] for s in segments)
             frames = sum(len(s["frames"]["vision_ms"]) for s in segments)
         own = dict(turns)
-        for precision in (p for p in precisions if p in ("model", "fp32", "fp16")):
-            alone = run("drive", args.route, "--models", args.models, *common, "--precision", precision, "--no-overlay",
-                        "--out", str(out / precision))
+        for precision in (p for p in precisions if p != "int8"):
+            try:
+                alone = run("drive", args.route, "--models", args.models, *common, "--precision", precision, "--no-overlay",
+                            "--out", str(out / precision))
+            except subprocess.CalledProcessError:  # this processor lacks it
+                continue
             own[precision] = alone["latency"]["mean_ms"] * alone["latency"]["count"] / 1e3
             print(f"{precision}: {turns[precision]:.2f} s in turns, {own[precision]:.2f} s in a drive of its own: "
                   f"{turns[precision] / own[precision]:.3f}")

@@ -126,7 +126,7 @@ ChildProcess::ChildProcess(const ChildOptions& options)
     pid_ = spawn.start(options.command, environment_of(options));
     for (int* end : {&in.theirs, &out.theirs, &err.theirs}) close_end(*end);
     for (const int fd : {in_, out_, err_}) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
-    start_guard(options.folder);
+    start_guard(options);
   } catch (...) {
     for (int* end : {&in.theirs, &out.theirs, &err.theirs, &in_, &out_, &err_, &guard_pipe_}) close_end(*end);
     if (pid_ > 0) {
@@ -149,7 +149,7 @@ ChildProcess::~ChildProcess() {
 }
 
 // A shell that waits at the other end of a socket: when that is closed without a line, this process was killed.
-void ChildProcess::start_guard(const std::filesystem::path& folder) {
+void ChildProcess::start_guard(const ChildOptions& options) {
   Ends ends = socket_from_us();
   guard_pipe_ = ends.ours;
   try {
@@ -157,8 +157,11 @@ void ChildProcess::start_guard(const std::filesystem::path& folder) {
     spawn.move(ends.theirs, STDIN_FILENO);
     spawn.discard(STDOUT_FILENO);
     spawn.discard(STDERR_FILENO);
-    const char* script = R"(read -r line && exit; kill -KILL "-$1"; [ -z "$2" ] || rm -rf -- "$2")";
-    guard_ = spawn.start({"/bin/sh", "-c", script, "guard", std::to_string(pid_), folder.string()}, environment_of({}));
+    const char* script = R"(read -r line && exit; kill -KILL "-$1"; shift; [ $# = 0 ] || rm -rf -- "$@")";
+    std::vector<std::string> command{"/bin/sh", "-c", script, "guard", std::to_string(pid_)};
+    if (!options.folder.empty()) command.push_back(options.folder.string());
+    for (const std::filesystem::path& folder : options.remove_if_killed) command.push_back(folder.string());
+    guard_ = spawn.start(command, environment_of({}));
   } catch (...) {
     close_end(ends.theirs);
     throw;

@@ -17,9 +17,11 @@ struct ChildOptions {
   std::filesystem::path folder;                 // where it runs; removed with its contents if this process is killed
   std::vector<std::string> unset = {};          // variables of the environment that it does not get
   std::map<std::string, std::string> set = {};  // and those that it gets beside the others, or with another value
-  size_t longest_line = 4 << 20;                // bytes of a line that read_line() accepts
-  size_t kept_errors = 8 << 10;                 // bytes of its stderr that are kept, the last ones
-  int shared = -1;                              // a descriptor that the child gets as ChildProcess::kSharedFd
+  // Other folders that are removed, too, if this process is killed.
+  std::vector<std::filesystem::path> remove_if_killed = {};
+  size_t longest_line = 4 << 20;  // bytes of a line that read_line() accepts
+  size_t kept_errors = 8 << 10;   // bytes of its stderr that are kept, the last ones
+  int shared = -1;                // a descriptor that the child gets as ChildProcess::kSharedFd
 };
 
 // The child runs in its own process group, so that Ctrl-C at the terminal reaches this process only; the
@@ -56,7 +58,7 @@ class ChildProcess {
   // Waits until the child has written something and reads it. False: it is later than `until`, in seconds.
   bool wait(double until);
   void take_errors();
-  void start_guard(const std::filesystem::path& folder);
+  void start_guard(const ChildOptions& options);
   bool reap(bool block);
 
   pid_t pid_ = -1, guard_ = -1;

@@ -159,24 +159,28 @@ TEST(ChildProcess, DoesNotOutliveAKilledProcess) {
   const TempFolder notes;
   const pid_t process = ::fork();
   if (process == 0) {
-    const ScratchFolder folder;
+    const ScratchFolder folder, other;
     write_text(folder.path() / "file", "x");
-    ChildProcess child(shell(kFamily, folder.path()));
+    write_text(other.path() / "file", "x");
+    ChildOptions options = shell(kFamily, folder.path());
+    options.remove_if_killed = {other.path()};
+    ChildProcess child(options);
     std::string line;
     child.read_line(line, 5);
-    write_text(notes / "text", std::to_string(child.pid()) + " " + line + " " + folder.path().string() + "\n");
+    write_text(notes / "text", std::to_string(child.pid()) + " " + line + " " + folder.path().string() + " " +
+                                   other.path().string() + "\n");
     ::raise(SIGKILL);
   }
   ASSERT_GT(process, 0);
   ::waitpid(process, nullptr, 0);
   std::istringstream text(read_text(notes / "text"));
   pid_t first = -1, second = -1;
-  std::string folder;
-  text >> first >> second >> folder;
-  ASSERT_FALSE(folder.empty());
+  std::string folder, other;
+  text >> first >> second >> folder >> other;
+  ASSERT_FALSE(other.empty());
   EXPECT_TRUE(soon([&] { return !alive(first) || ::waitpid(first, nullptr, WNOHANG) != 0; }));
   EXPECT_TRUE(soon([&] { return !alive(second); }));
-  EXPECT_TRUE(soon([&] { return !std::filesystem::exists(folder); }));
+  EXPECT_TRUE(soon([&] { return !std::filesystem::exists(folder) && !std::filesystem::exists(other); }));
 }
 
 TEST(ScratchFolder, IsPrivateAndGoes) {

@@ -45,6 +45,7 @@ ChildOptions child_of(const PeerName& name, const PeerAdapter& adapter, const Pe
   child.command.emplace_back("peer");
   child.command.insert(child.command.end(), options.words.begin(), options.words.end());
   child.set = options.set;
+  child.remove_if_killed = options.remove_if_killed;
   return child;
 }
 

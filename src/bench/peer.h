@@ -50,6 +50,7 @@ struct PeerOptions {
   // environment.
   std::vector<std::string> words = {};
   std::map<std::string, std::string> set = {};
+  std::vector<std::filesystem::path> remove_if_killed = {};  // folders, if this process is killed
   // Seconds that an adapter may take: to start, to load a model, for runs and everything else.
   double start_s = 120, load_s = 600, run_s = 120;
   int64_t most_output_bytes = int64_t{4} << 30;  // all outputs of a run

@@ -109,6 +109,7 @@ PeerRegression hold_against_peer(const PeerName& ours, const PeerName& theirs, S
   PeerBenchOptions options_now = options, options_then = options;
   options_now.peers.set["XDG_CACHE_HOME"] = cache_now.path();
   options_then.peers.set["XDG_CACHE_HOME"] = cache_then.path();
+  options_now.peers.remove_if_killed = options_then.peers.remove_if_killed = {cache_now.path(), cache_then.path()};
   std::vector<double> now, then;
   PeerRegression out;
   const auto repeat = [&] {

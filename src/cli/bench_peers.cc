@@ -131,25 +131,26 @@ std::string verdicts_table(const std::vector<Measured>& models, const std::vecto
 
 int verdicts_outcome(const std::vector<Measured>& models, const std::vector<PeersBench>& peers,
                      const PeerVerdicts& verdicts, const PeerCheck& check) {
-  bool slower = false;
+  bool failed = false;
   for (size_t i = 0; i < models.size(); ++i) {
     for (size_t p = 0; p < verdicts[i].size(); ++p) {
       const PeerRegression& found = verdicts[i][p];
       const std::string what = fmt::format("{}: {}", models[i].bench.file, peers[i].peers[p].peer.str());
       const std::string interval = fmt::format("{:.3f} to {:.3f}", found.time.low, found.time.high);
       if (!found.not_run.empty()) {
-        note(fmt::format("{}: cannot tell: not run: {}", what, found.not_run));
+        failed = true;
+        note(fmt::format("{}: not run, so it is not known whether we are slower: {}", what, found.not_run));
       } else if (found.verdict == Verdict::cannot_tell) {
         note(fmt::format("{}: cannot tell: the allowed {:.3f} lies within {}", what, 1 + check.max_regression,
                          interval));
       } else if (found.verdict == Verdict::regression) {
-        slower = true;
+        failed = true;
         note(fmt::format("{}: slower: our time is {:.3f} times the peer's ({}), allowed {:.3f}", what,
                          found.time.median, interval, 1 + check.max_regression));
       }
     }
   }
-  return slower ? kCheckFailed : kDone;
+  return failed ? kCheckFailed : kDone;
 }
 
 }  // namespace sparkpilot::cli

@@ -219,6 +219,8 @@ void compare_outputs(std::vector<Loaded>& loaded, const Samples& samples, const 
   for (size_t v = 0; v < loaded.size(); ++v) sums[v].resize(loaded[v].result.outputs.size());
   for (Loaded& one : loaded) {
     if (one.session) one.session->reset_states();
+    // A peer has no other way to begin anew.
+    if (one.peer && !first.session->states().empty()) attempt(one, [&] { one.peer->load(); });
   }
   for (size_t i = 0; i < samples.count; ++i) {
     for (size_t v = 0; v < loaded.size(); ++v) {
