@@ -49,12 +49,13 @@ class Help(unittest.TestCase):
         return text.decode().replace("\r", "")
 
     def test_descriptions_fit_the_terminal(self):
-        for command in ("run", "compare", "sim run", ""):
+        for command in ("run", "compare", "dataset evaluate", "doctor", "sim run", ""):
             plain = run(PROGRAM, *command.split(), "--help")
             narrow = self.on_terminal(80, *command.split(), "--help")
             options = narrow.partition("\nExamples:")[0]
             self.assertEqual([line for line in options.split("\n")[2:] if len(line) > 80], [])
             self.assertEqual(narrow.split(), plain.split())  # every word, in its order
+            self.assertEqual(narrow.partition("\nExamples:")[2], plain.partition("\nExamples:")[2])
             self.assertEqual(self.on_terminal(1000, *command.split(), "--help"), plain)
         self.assertIn("\n" + 30 * " " + "with the inputs' names (repeatable); the others\n",
                       self.on_terminal(80, "run", "--help"))

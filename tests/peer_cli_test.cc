@@ -97,6 +97,40 @@ TEST_F(PeerProgram, TheFirstDifferenceOfTwoBuildsIsFound) {
   EXPECT_GT(found["relative_l2"], 1e-9);
 }
 
+// A value that only one of the two computes is searched around.
+TEST_F(PeerProgram, BuildsThatFuseDifferentlyAreBisected) {
+  const ProgramResult result =
+      run_program("compare " + policy() + " --bisect --passes none --peer '" + SPARKPILOT_PROGRAM + "'");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("no output differs"), std::string::npos) << result.out;
+}
+
+// The precision is settled before a peer is asked, wherever `auto` runs.
+TEST_F(PeerProgram, BisectAsksForAPrecision) {
+  const std::string adapter = script("adapter", R"(echo '{"protocol": 1, "engine": "Logger"}'
+read -r line; echo "$line" >')" + folder.file("asked") +
+                                                    R"('
+echo '{"error": "enough"}')");
+  const ProgramResult result = run_program("compare " + policy() + " --bisect --peer '" + adapter + "'");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("enough"), std::string::npos) << result.err;
+  EXPECT_EQ(json::parse(read_text(folder / "asked"))["precision"], "fp32");
+}
+
+// NumPy has no bf16.
+TEST_F(PeerProgram, InputsMayBeBf16) {
+  Graph graph;
+  graph.opsets[""] = 21;
+  Builder b(graph, "n", 21);
+  const ValueId x = graph.add_input("x", DType::bf16, Shape{2, 8});
+  graph.add_output(b.add("Cast", {x}, {{"to", int64_t{1}}}), "y");
+  save_onnx(graph, folder / "bf16.onnx");
+  const json document =
+      parsed("compare '" + folder.file("bf16.onnx") + "' --no-time --peer '" + SPARKPILOT_PROGRAM + "'");
+  ASSERT_TRUE(document["variants"][1]["not_run"].is_null()) << document;
+  EXPECT_EQ(document["variants"][1]["outputs"][0]["relative_l2"], 0.0);
+}
+
 TEST_F(PeerProgram, FourIsTheCodeOfAModelThatIsSlowerThanItsPeer) {
   const std::string bench = "bench " + policy() + " --threads 1 --runs 2 --repeats 8 --max-regression 5% --peer '";
   const std::string fast = peer_that_says(0.01), slow_kernels = "SPARKPILOT_KERNELS=reference";
@@ -132,7 +166,7 @@ TEST_F(PeerProgram, APeerThatCannotBeLoadedAgainFailsTheCheck) {
 TEST_F(PeerProgram, WrongUsageIsOneLine) {
   const std::string bench = "bench " + policy() + " --max-regression 5% --peer '" + SPARKPILOT_PROGRAM + "' ";
   expect_usage_error(bench + "--repeats 5", "--repeats: expected at least 8 with --peer and --max-regression, got 5");
-  expect_usage_error(bench + "--passes no-cse", "--passes and --calibration");
+  expect_usage_error(bench + "--passes no-cse", "--passes, --calibration and --fp4-activations");
   expect_usage_error("bench " + policy() + " --peer ./nothing", "./nothing: no such file");
   expect_usage_error("compare " + policy() + " --peer ./nothing", "./nothing: no such file");
 }

@@ -39,12 +39,15 @@ std::vector<std::string> program_of(const fs::path& adapter, const std::string& 
   return {fs::exists(venv_python, none) ? venv_python.string() : "python3", file.string()};
 }
 
-ChildOptions child_of(const PeerName& name, const PeerAdapter& adapter, const PeerOptions& options) {
-  ChildOptions child{.command = program_of(adapter.file, options.python), .folder = {}, .unset = options.unset};
+ChildOptions child_of(const PeerName& name, const PeerAdapter& adapter, const PeerOptions& options,
+                      const fs::path& folder) {
+  ChildOptions child{.command = program_of(adapter.file, options.python), .folder = folder, .unset = options.unset};
   if (!name.is_path()) return child;
   child.command.emplace_back("peer");
   child.command.insert(child.command.end(), options.words.begin(), options.words.end());
   child.set = options.set;
+  // Versions do not read each other's timings of kernels, and would replace the user's. Ends with the adapter's folder.
+  child.set.try_emplace("XDG_CACHE_HOME", folder);
   child.remove_if_killed = options.remove_if_killed;
   return child;
 }
@@ -153,9 +156,7 @@ Peer::Peer(const PeerName& name, const PeerOptions& options) : state_(new State{
   const PeerAdapter adapter = find_adapter(name.name, options.folders);
   State& s = *state_;
   try {
-    ChildOptions child = child_of(name, adapter, options);
-    child.folder = s.folder.path();
-    s.child = std::make_unique<ChildProcess>(child);
+    s.child = std::make_unique<ChildProcess>(child_of(name, adapter, options, s.folder.path()));
   } catch (const Error& error) {
     s.refuse("{}", error.what());
   }
@@ -219,10 +220,12 @@ void Peer::set_inputs(const std::map<std::string, Tensor>& inputs) {
   s.ask("inputs", {{"files", files}}, s.options.run_s);
 }
 
-std::vector<double> Peer::run(int64_t count) {
+std::vector<double> Peer::run(int64_t count, bool again) {
   State& s = *state_;
   const int64_t start = now_ns();
-  const Json json = s.ask("run", {{"count", count}}, s.options.run_s);
+  Json request{{"count", count}};
+  if (again) request["again"] = true;
+  const Json json = s.ask("run", request, s.options.run_s);
   const double most = static_cast<double>(now_ns() - start) * 1e-6;
   const auto list = json.find("ms");
   if (list == json.end() || !list->is_array() || std::ssize(*list) != count) {

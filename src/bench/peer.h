@@ -26,8 +26,8 @@ struct PeerName {
   std::string str() const { return provider.empty() ? name : name + ":" + provider; }
   bool is_path() const { return name.find('/') != std::string::npos; }
 };
-// The provider is what follows the first ':', of a path the last one. Fails (user) if a part is empty or, unless it is
-// a path, has other characters than letters, digits, '_', '-' and '.'.
+// The provider is what follows the first ':', of a path the first one behind the last '/'. Fails (user) if a part is
+// empty or, unless it is a path, has other characters than letters, digits, '_', '-' and '.'.
 PeerName parse_peer_name(const std::string& text);
 
 struct PeerAdapter {
@@ -93,8 +93,9 @@ class Peer {
   PeerLoaded load(const PeerLoad& request);
   // Tensors by input name, for all further runs.
   void set_inputs(const std::map<std::string, Tensor>& inputs);
-  // Milliseconds of each of `count` runs, measured by the adapter around the engine's run alone.
-  std::vector<double> run(int64_t count);
+  // Milliseconds of each of `count` runs, measured by the adapter around the engine's run alone. `again`: a run that
+  // had to wait for a processor may be done again instead, where the adapter knows how and runs have no states.
+  std::vector<double> run(int64_t count, bool again = false);
   // Of the last run, in the adapter's order.
   std::vector<std::pair<std::string, Tensor>> outputs();
 

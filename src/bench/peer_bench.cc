@@ -1,6 +1,7 @@
 #include "bench/peer_bench.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "base/error.h"
@@ -24,35 +25,16 @@ struct Entry {
       result.not_run = reason_of(result.peer, error);
     }
   }
-  TimedRuns timed_runs() {
-    return [this](int64_t count) {
+  TimedRuns timed_runs(bool again = false) {
+    return [this, again](int64_t count) {
       std::vector<double> ms;
-      if (peer) attempt([&] { ms = peer->run(count); });
+      if (peer) attempt([&] { ms = peer->run(count, again); });
       return ms;
     };
   }
 };
 
-// What the peers are to do.
-struct Task {
-  PeerLoad request;
-  std::map<std::string, Tensor> inputs;
-};
-
-Task task_of(Session& session, const std::filesystem::path& file, const PeerBenchOptions& options) {
-  Task task{.request = {.model = file, .threads = session.threads(), .precision = options.precision}, .inputs = {}};
-  for (const TensorInfo& info : session.inputs()) {
-    const View view = session.input(info.name);
-    Tensor copy(view.dtype, view.shape);
-    std::copy_n(static_cast<const std::byte*>(view.data), copy.bytes(), static_cast<std::byte*>(copy.raw()));
-    const bool open_in_file = std::any_of(info.dims.begin(), info.dims.end(), [](const Dim& d) { return d.size < 0; });
-    if (open_in_file) task.request.shapes[info.name] = copy.shape();
-    task.inputs.emplace(info.name, std::move(copy));
-  }
-  return task;
-}
-
-Entry open(const PeerName& name, const Task& task, const PeerBenchOptions& options) {
+Entry open(const PeerName& name, const PeerTask& task, const PeerBenchOptions& options) {
   Entry entry{.peer = nullptr, .result = {.peer = name}};
   entry.attempt([&] {
     entry.peer = std::make_unique<Peer>(name, options.peers);
@@ -69,22 +51,46 @@ Entry open(const PeerName& name, const Task& task, const PeerBenchOptions& optio
 
 // A machine's speed may change for tens of milliseconds at a time, so turns are as short as can be: on two processors
 // of a virtual machine, repeats of a run of 5 ms differed by 2.0 % (standard deviation) with 8 rounds of three runs,
-// and by 0.8 % with 32 of one. Fewer rounds of what takes longer: 0.4 s of each side.
-InterleavedOptions short_turns(const TimedRuns& run) {
-  const std::vector<double> first = run(2);
-  const double ms = std::max(first.empty() ? 0 : first.back(), 1e-3);
+// and by 0.8 % with 32 of one. Fewer rounds of what takes longer: 0.4 s of each side. Runs both a few times.
+InterleavedOptions short_turns(const std::vector<TimedRuns>& sides) {
+  double ms = 1e-3;
+  for (const TimedRuns& run : sides) {
+    for (const double each : run(2)) ms = std::max(ms, each);
+  }
   return {.rounds = std::clamp<int64_t>(static_cast<int64_t>(400 / ms), 8, 32),
           .round_ms = 5,
           .min_runs = 1,
           .progress = {}};
 }
 
+// The interquartile mean of the rounds' ratios, as logarithms: a ratio and its inverse count alike.
+double ratio_of_rounds(std::span<const double> ours, std::span<const double> theirs) {
+  constexpr double kLeast = 1e-6;  // ms, of a clock that saw nothing
+  std::vector<double> logarithms;
+  for (size_t i = 0; i < ours.size(); ++i)
+    logarithms.push_back(std::log(std::max(ours[i], kLeast) / std::max(theirs[i], kLeast)));
+  return std::exp(interquartile_mean(logarithms));
+}
+
 }  // namespace
+
+PeerTask peer_task(Session& session, const std::filesystem::path& file, const std::string& precision) {
+  PeerTask task{.request = {.model = file, .threads = session.threads(), .precision = precision}, .inputs = {}};
+  for (const TensorInfo& info : session.inputs()) {
+    const View view = session.input(info.name);
+    Tensor copy(view.dtype, view.shape);
+    std::copy_n(static_cast<const std::byte*>(view.data), copy.bytes(), static_cast<std::byte*>(copy.raw()));
+    const bool open_in_file = std::any_of(info.dims.begin(), info.dims.end(), [](const Dim& d) { return d.size < 0; });
+    if (open_in_file) task.request.shapes[info.name] = copy.shape();
+    task.inputs.emplace(info.name, std::move(copy));
+  }
+  return task;
+}
 
 PeersBench bench_peers(Session& session, const std::filesystem::path& file, std::span<const PeerName> names,
                        const PeerBenchOptions& options) {
   for (const PeerName& name : names) find_adapter(name.name, options.peers.folders);
-  const Task task = task_of(session, file, options);
+  const PeerTask task = peer_task(session, file, options.precision);
   std::vector<Entry> entries;
   for (const PeerName& name : names) entries.push_back(open(name, task, options));
   std::vector<TimedRuns> runs{timed([&] { session.run(); })};
@@ -99,41 +105,38 @@ PeersBench bench_peers(Session& session, const std::filesystem::path& file, std:
   return out;
 }
 
-PeerRegression hold_against_peer(const PeerName& ours, const PeerName& theirs, Session& session,
-                                 const std::filesystem::path& file, const PeerBenchOptions& options, size_t repeats,
-                                 double max_regression, const std::function<void()>& done) {
+PeerRegression hold_against_peer(const PeerName& ours, const PeerName& theirs, const PeerTask& task,
+                                 const PeerBenchOptions& options, size_t repeats, double max_regression,
+                                 const std::function<void()>& done) {
   if (repeats < kLeastTurns) fail("repeats: expected at least {}, got {}", kLeastTurns, repeats);
-  const Task task = task_of(session, file, options);
   // Each keeps what it measures of kernels for its own next repeat: versions do not read each other's.
   const ScratchFolder cache_now, cache_then;
   PeerBenchOptions options_now = options, options_then = options;
   options_now.peers.set["XDG_CACHE_HOME"] = cache_now.path();
   options_then.peers.set["XDG_CACHE_HOME"] = cache_then.path();
   options_now.peers.remove_if_killed = options_then.peers.remove_if_killed = {cache_now.path(), cache_then.path()};
-  std::vector<double> now, then;
+  const bool again = theirs.is_path();  // both sides or none
+  std::vector<double> ratios;
   PeerRegression out;
   const auto repeat = [&] {
     // Whichever is loaded first finds the memory as it is; neither is meant to have that always.
-    const bool ours_first = now.size() % 2 == 0;
+    const bool ours_first = ratios.size() % 2 == 0;
     Entry we, they;
     if (ours_first) we = open(ours, task, options_now);
     they = open(theirs, task, options_then);
     if (!ours_first) we = open(ours, task, options_now);
-    const std::vector<TimedRuns> runs{we.timed_runs(), they.timed_runs()};
-    const std::vector<InterleavedTimes> times = time_interleaved(runs, short_turns(runs[0]));
-    if (!we.result.not_run.empty()) fail("{}", we.result.not_run);
+    const std::vector<TimedRuns> sides{we.timed_runs(again), they.timed_runs(again)};
+    const std::vector<InterleavedTimes> times = time_interleaved(sides, short_turns(sides));
+    if (!we.result.not_run.empty()) fail("this program as a peer: {}", we.result.not_run);
     out.not_run = they.result.not_run;
     if (!out.not_run.empty()) return;
-    std::vector<double> ratios;
-    for (size_t i = 0; i < times[0].rounds.size(); ++i) ratios.push_back(times[0].rounds[i] / times[1].rounds[i]);
-    now.push_back(interquartile_mean(ratios));
-    then.push_back(1);
+    ratios.push_back(ratio_of_rounds(times[0].rounds, times[1].rounds));
     done();
   };
   for (size_t look = 0; look < kMostLooks && out.verdict == Verdict::cannot_tell; ++look) {
     for (size_t more = look == 0 ? repeats : (repeats + 1) / 2; more > 0 && out.not_run.empty(); --more) repeat();
     if (!out.not_run.empty()) return out;
-    out.time = ratio_of(now, then, kLookConfidence);
+    out.time = ratio_of(ratios, std::vector<double>(ratios.size(), 1), kLookConfidence);
     if (out.time.low > 1 + max_regression) out.verdict = Verdict::regression;
     else if (out.time.high <= 1 + max_regression) out.verdict = Verdict::passed;
   }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,13 @@ struct PeerBenchOptions {
 PeersBench bench_peers(Session& session, const std::filesystem::path& file, std::span<const PeerName> names,
                        const PeerBenchOptions& options = {});
 
+// What peers are to load and compute: a session's file, threads, shapes and inputs.
+struct PeerTask {
+  PeerLoad request;
+  std::map<std::string, Tensor> inputs;
+};
+PeerTask peer_task(Session& session, const std::filesystem::path& file, const std::string& precision);
+
 // Whether a program is slower than a peer, by repeats in which both are loaded afresh and then timed in turns.
 struct PeerRegression {
   Verdict verdict = Verdict::cannot_tell;
@@ -59,8 +67,8 @@ inline constexpr size_t kLeastTurns = 8;
 // each side, or several in about 5 ms. It is a regression if the whole interval for the median of these numbers is
 // above 1 + `max_regression`, and passed if the whole interval is not. `done` is called after each repeat. Fails (user)
 // if `ours` does.
-PeerRegression hold_against_peer(const PeerName& ours, const PeerName& theirs, Session& session,
-                                 const std::filesystem::path& file, const PeerBenchOptions& options, size_t repeats,
-                                 double max_regression, const std::function<void()>& done);
+PeerRegression hold_against_peer(const PeerName& ours, const PeerName& theirs, const PeerTask& task,
+                                 const PeerBenchOptions& options, size_t repeats, double max_regression,
+                                 const std::function<void()>& done);
 
 }  // namespace sparkpilot

@@ -21,6 +21,22 @@ PeerBenchOptions options_of(const Program& program, const PeerFlags& flags, cons
           .precision = std::string(name(model.bench.precision))};
 }
 
+Json check_facts(const PeerRegression& found, const PeerCheck& check) {
+  const bool run = found.not_run.empty();
+  Json out{{"verdict", run ? name(found.verdict) : "not_run"},
+           {"max_regression", check.max_regression},
+           {"repeats", found.time.rounds},
+           {"time_ratio", nullptr},
+           {"not_run", run ? Json() : Json(found.not_run)}};
+  if (run) {
+    out["time_ratio"] = {{"ratio", found.time.median},
+                         {"low", found.time.low},
+                         {"high", found.time.high},
+                         {"confidence", kLookConfidence}};
+  }
+  return out;
+}
+
 }  // namespace
 
 PeerCheck peer_check(const RunFlags& flags, double max_regression, int64_t repeats) {
@@ -28,8 +44,8 @@ PeerCheck peer_check(const RunFlags& flags, double max_regression, int64_t repea
   if (repeats >= 0 && repeats < static_cast<int64_t>(kLeastTurns))
     fail("--repeats: expected at least {} with --peer and --max-regression, got {}", kLeastTurns, repeats);
   if (repeats >= 0) check.repeats = static_cast<size_t>(repeats);
-  if (!flags.passes.empty() || !flags.calibration.empty())
-    fail("--passes and --calibration: with --peer and --max-regression a file is run as it is; leave them out");
+  if (!flags.passes.empty() || !flags.calibration.empty() || flags.fp4_activations)
+    fail("--passes, --calibration and --fp4-activations: with --peer and --max-regression a file is run as it is");
   return check;
 }
 
@@ -60,19 +76,23 @@ PeerVerdicts check_against_peers(const Program& program, const PeerFlags& flags,
     const Measured& model = models[i];
     out.emplace_back();
     with_file(model.bench.file, [&] {
-      Session session = ready_session(model.bench.file, model.options, model.bench.threads, model.bench.choices);
+      const PeerBenchOptions options = options_of(program, flags, model);
+      PeerTask task;
+      {  // its session is gone before the peers need its memory
+        Session session = ready_session(model.bench.file, model.options, model.bench.threads, model.bench.choices);
+        task = peer_task(session, model.bench.file, options.precision);
+      }
       for (const PeerBench& peer : peers[i].peers) {
         PeerRegression& result = out.back().emplace_back();
         result.not_run = peer.not_run;
         if (!peer.not_run.empty()) continue;
         size_t done = 0;
         progress.what(fmt::format("{} and {}, loaded anew", model.bench.file, peer.peer.str()));
-        result = hold_against_peer({"/proc/self/exe"}, peer.peer, session, model.bench.file,
-                                   options_of(program, flags, model), check.repeats, check.max_regression, [&] {
-                                     const double share =
-                                         static_cast<double>(++done) / static_cast<double>(check.repeats);
-                                     progress.at(std::min(1.0, share));
-                                   });
+        result =
+            hold_against_peer({"/proc/self/exe"}, peer.peer, task, options, check.repeats, check.max_regression, [&] {
+              const double share = static_cast<double>(++done) / static_cast<double>(check.repeats);
+              progress.at(std::min(1.0, share));
+            });
       }
     });
   }
@@ -89,6 +109,7 @@ Json to_json(const PeersBench& peers, const std::vector<PeerRegression>& verdict
                                       {"precision", p.precision},
                                       {"threads", p.threads > 0 ? Json(p.threads) : Json()},
                                       {"not_run", p.not_run.empty() ? Json() : Json(p.not_run)}});
+    if (!verdicts.empty()) row["check"] = check_facts(verdicts[i], check);
     if (!p.not_run.empty()) continue;
     row["load_ms"] = p.load_ms;
     row["mean_ms"] = p.ms.mean;
@@ -97,22 +118,11 @@ Json to_json(const PeersBench& peers, const std::vector<PeerRegression>& verdict
     row["p99_ms"] = p.ms.p99;
     row["min_ms"] = p.ms.min;
     row["time_ratio"] = sparkpilot::to_json(p.ratio);
-    if (verdicts.empty()) continue;
-    const PeerRegression& found = verdicts[i];
-    row["check"] = {{"verdict", name(found.verdict)},
-                    {"max_regression", check.max_regression},
-                    {"repeats", found.time.rounds},
-                    {"time_ratio",
-                     {{"ratio", found.time.median},
-                      {"low", found.time.low},
-                      {"high", found.time.high},
-                      {"confidence", kLookConfidence}}},
-                    {"not_run", found.not_run.empty() ? Json() : Json(found.not_run)}};
   }
   return out;
 }
 
-std::string verdicts_table(const std::vector<Measured>& models, const std::vector<PeersBench>& peers,
+std::string verdicts_table(const std::vector<std::string>& models, const std::vector<PeersBench>& peers,
                            const PeerVerdicts& verdicts, const PeerCheck& check) {
   Table table(
       {"against", "model", "time", fmt::format("{:.4g} %", kLookConfidence * 100), "allowed", "repeats", "verdict"});
@@ -120,7 +130,7 @@ std::string verdicts_table(const std::vector<Measured>& models, const std::vecto
     for (size_t p = 0; p < verdicts[i].size(); ++p) {
       const Ratio& time = verdicts[i][p].time;
       const bool run = verdicts[i][p].not_run.empty();
-      table.add({peers[i].peers[p].peer.str(), models[i].bench.file, run ? fmt::format("{:.3f}", time.median) : "-",
+      table.add({peers[i].peers[p].peer.str(), models[i], run ? fmt::format("{:.3f}", time.median) : "-",
                  run ? fmt::format("{:.3f} to {:.3f}", time.low, time.high) : "-",
                  fmt::format("{:.3f}", 1 + check.max_regression), std::to_string(time.rounds),
                  run ? words_of(verdicts[i][p].verdict) : "not run"});
@@ -129,13 +139,13 @@ std::string verdicts_table(const std::vector<Measured>& models, const std::vecto
   return table.str();
 }
 
-int verdicts_outcome(const std::vector<Measured>& models, const std::vector<PeersBench>& peers,
+int verdicts_outcome(const std::vector<std::string>& models, const std::vector<PeersBench>& peers,
                      const PeerVerdicts& verdicts, const PeerCheck& check) {
   bool failed = false;
   for (size_t i = 0; i < models.size(); ++i) {
     for (size_t p = 0; p < verdicts[i].size(); ++p) {
       const PeerRegression& found = verdicts[i][p];
-      const std::string what = fmt::format("{}: {}", models[i].bench.file, peers[i].peers[p].peer.str());
+      const std::string what = fmt::format("{}: {}", models[i], peers[i].peers[p].peer.str());
       const std::string interval = fmt::format("{:.3f} to {:.3f}", found.time.low, found.time.high);
       if (!found.not_run.empty()) {
         failed = true;

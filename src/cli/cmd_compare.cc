@@ -158,6 +158,10 @@ int bisect(const Program& program, const CompareFlags& flags, std::vector<Varian
     std::vector<std::string> notes;
     {
       Session first = compare::open_variant(variants[0], nullptr, &notes);
+      for (Variant& variant : variants) {
+        Precision& precision = variant.session.passes.precision;
+        if (variant.peer) precision = precision_on(first.device(), precision);
+      }
       const auto load = [&](const std::vector<std::string>& paths, const char* flag) {
         return load_samples(first, named_paths(paths, flag), flags.run.seed,
                             static_cast<size_t>(flags.samples > 0 ? flags.samples : 8));
@@ -179,7 +183,7 @@ int bisect(const Program& program, const CompareFlags& flags, std::vector<Varian
     const auto side_of = [&](const Variant& variant) {
       if (!variant.peer) return compare::side_of(variant, samples);
       return compare::peer_side_of(variant, samples, available_processors(),
-                                   peer_options(program, flags.peers, program.settings["device"].value));
+                                   peer_options(program, flags.peers, devices_of(program, flags.devices)[0]));
     };
     const Variant &ours = variants[peer ? 0 : 1], &theirs = variants[peer ? 1 : 0];
     const compare::Side expected = side_of(theirs), got = side_of(ours);
@@ -237,7 +241,7 @@ int compare_files(const Program& program, const CompareFlags& flags) {
   options.time = !flags.no_time && !program.emulate;
   options.layers = !flags.no_layers;
   options.turns.rounds = flags.rounds;
-  options.peers = peer_options(program, flags.peers, program.settings["device"].value);
+  options.peers = peer_options(program, flags.peers, devices_of(program, flags.devices)[0]);
   compare::ModelsComparison comparison;
   {
     Progress bar(!program.json && !program.quiet, "loading");
@@ -345,7 +349,7 @@ void add_compare(Program& program, Command app) {
            "of --route: folder with openpilot's models, or DIR@ADAPTER with an adapter merged (repeatable)");
   command
       .add_option("-o,--out", flags->route.out,
-                  "write a page, compare.html; with --route keep the drives, each in a folder in it")
+                  "write a page, compare.html; with --route and --models keep the drives, each in a folder in it")
       .type_name("DIR");
   command.add_flag("--video", flags->route.video,
                    "of drives, with --out: also a film with both paths on the same frames");

@@ -128,8 +128,11 @@ std::string fitted_help(const std::string& help) {
   constexpr size_t kDescriptions = 30;  // the column where they begin
   std::istringstream lines(help);
   std::string out;
+  bool examples = false;  // are to be copied, so nothing from them on is wrapped
   for (std::string line; std::getline(lines, line);) {
-    const bool described = line.starts_with("  ") && line.size() > kDescriptions && line[kDescriptions - 1] == ' ';
+    examples |= line == "Examples:";
+    const bool described =
+        !examples && line.starts_with("  ") && line.size() > kDescriptions && line[kDescriptions - 1] == ' ';
     if (described) {
       line = line.substr(0, kDescriptions) + wrapped(line.substr(kDescriptions), kDescriptions, stdout_columns());
     }
@@ -184,7 +187,9 @@ int obey(Program& program, CLI::App& app, char** argv, std::vector<std::string> 
   } catch (const CLI::ParseError& error) {
     return stopped(program, app, error);
   }
-  if (program.flags_of[program.at].contains("threads")) restart_with_short_waits(argv);
+  // The commands that run models: "compare" has a list of numbers of threads, "peer" is told how many.
+  const auto& settings = program.flags_of[program.at];
+  if (settings.contains("threads") || settings.contains("tune")) restart_with_short_waits(argv);
   read_settings(program);
   const int code = program.action();
   flush_output();

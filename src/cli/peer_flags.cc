@@ -58,6 +58,11 @@ PeerOptions peer_options(const Program& program, const PeerFlags& flags, const s
   options.python = program.settings["python"].value;
   options.unset = variables_of_short_waits();
   options.words = {"--device", device, "--tune", program.settings["tune"].value};
+  for (const auto& [flag, value] :
+       {std::pair<std::string, std::string>{"--memory-reserve", program.settings["memory-reserve"].value},
+        {"--config", program.config.empty() ? "" : fs::absolute(program.config).string()}}) {
+    if (!value.empty()) options.words.insert(options.words.end(), {flag, value});
+  }
   if (program.emulate) options.words.emplace_back("--emulate");
   if (flags.timeout > 0) options.start_s = options.load_s = options.run_s = flags.timeout;
   return options;

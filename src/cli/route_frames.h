@@ -1,4 +1,4 @@
-// What a network of a driving model reads on frames of recorded routes, for `model calibrate` and `model quantize`.
+// What a network of a driving model reads on frames of recorded routes, for `model calibrate`, `model quantize` and `compare`.
 #pragma once
 
 #include <cstdint>

@@ -220,7 +220,10 @@ void compare_outputs(std::vector<Loaded>& loaded, const Samples& samples, const 
   for (Loaded& one : loaded) {
     if (one.session) one.session->reset_states();
     // A peer has no other way to begin anew.
-    if (one.peer && !first.session->states().empty()) attempt(one, [&] { one.peer->load(); });
+    const bool has_states = std::ranges::any_of(loaded, [&](const Loaded& other) {
+      return other.session && other.result.variant.file == one.result.variant.file && !other.session->states().empty();
+    });
+    if (one.peer && has_states) attempt(one, [&] { one.peer->load(); });
   }
   for (size_t i = 0; i < samples.count; ++i) {
     for (size_t v = 0; v < loaded.size(); ++v) {
