@@ -38,6 +38,12 @@ def bench(options, out, baseline=None):
     return answer.returncode, json.loads(answer.stdout)
 
 
+def against_file(options, out, baseline):
+    """The program against a baseline; its exit code and what it found."""
+    code, document = bench(options, out, baseline)
+    return code, document["models"][0]["baseline"]
+
+
 # A clock that runs slower by the factor, for LD_PRELOAD: what is timed by it seems that much faster. A process between the
 # two programs, which changes the numbers, would disturb the peer's caches and processors.
 SLOW_CLOCK = """#define _GNU_SOURCE
@@ -133,40 +139,33 @@ def main():
     options = parser.parse_args()
     same, slower = Series("the same program"), Series(f"the baseline {options.factor} times as fast")
 
-    def timed(series, out, baseline):
+    def timed(series, measure, *words):
         start = time.monotonic()
-        code, document = bench(options, out, baseline)
-        series.add(code, document["models"][0]["baseline"], time.monotonic() - start)
-
-    def timed_in_turns(series, peer):
-        start = time.monotonic()
-        code, found = in_turns(options, peer)
+        code, found = measure(options, *words)
         series.add(code, found, time.monotonic() - start)
 
     with tempfile.TemporaryDirectory() as temporary:
-        folder = options.keep or temporary
-        pathlib.Path(folder).mkdir(exist_ok=True)
-        files = [pathlib.Path(folder) / f"{i}.json" for i in range(options.baselines + options.apart)]
-        program = pathlib.Path(options.program).resolve()
+        folder = pathlib.Path(options.keep or temporary)
+        folder.mkdir(exist_ok=True)
         if options.in_turns:
-            faster_peer = faster_program(pathlib.Path(folder), program, options.factor)
-        for file in [] if options.in_turns else files[:options.apart]:
-            bench(options, file)
+            program = pathlib.Path(options.program).resolve()
+            peer = faster_program(folder, program, options.factor)
+            measure_same = lambda i: timed(same, in_turns, program)
+            measure_slower = lambda i: timed(slower, in_turns, peer)
+        else:
+            files = [folder / f"{i}.json" for i in range(options.baselines + options.apart)]
+            for file in files[:options.apart]:
+                bench(options, file)
+            measure_same = lambda i: timed(same, against_file, files[i + options.apart], files[i])
+            measure_slower = lambda i: timed(slower, against_file, folder / "now.json", faster(
+                files[i % options.baselines], options.factor, folder / "then.json"))
         try:
             for i in range(max(options.baselines, options.slower)):
-                then = files[i % options.baselines]
-                if i < options.baselines and options.in_turns:
-                    timed_in_turns(same, program)
-                elif i < options.baselines:
-                    timed(same, files[i + options.apart], then)
+                if i < options.baselines:
+                    measure_same(i)
                 due = options.slower * (i + 1) / options.baselines
-                if len(slower.rows) >= min(due, options.slower):
-                    continue
-                if options.in_turns:
-                    timed_in_turns(slower, faster_peer)
-                else:
-                    timed(slower, pathlib.Path(folder) / "now.json",
-                          faster(then, options.factor, pathlib.Path(folder) / "then.json"))
+                if len(slower.rows) < min(due, options.slower):
+                    measure_slower(i)
                 if options.json:
                     options.json.write_text(json.dumps({"same": same.rows, "slower": slower.rows}))
         except KeyboardInterrupt:

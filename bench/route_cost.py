@@ -50,8 +50,10 @@ def main():
             try:
                 alone = run("drive", args.route, "--models", args.models, *common, "--precision", precision, "--no-overlay",
                             "--out", str(out / precision))
-            except subprocess.CalledProcessError:  # this processor lacks it
-                continue
+            except subprocess.CalledProcessError as error:
+                if error.returncode != 2:
+                    raise
+                continue  # this processor lacks it
             own[precision] = alone["latency"]["mean_ms"] * alone["latency"]["count"] / 1e3
             print(f"{precision}: {turns[precision]:.2f} s in turns, {own[precision]:.2f} s in a drive of its own: "
                   f"{turns[precision] / own[precision]:.3f}")

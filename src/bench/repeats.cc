@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/statistics.h"
-#include "hw/wait_time.h"
 
 namespace sparkpilot {
 namespace {
@@ -15,12 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostRounds = 1000;
-
-double time_once(Session& session) {
-  const int64_t start = now_ns();
-  session.run();
-  return static_cast<double>(now_ns() - start) * 1e-6;
-}
 
 struct Round {
   double ms = 0, wait_share = 0;
@@ -32,11 +25,10 @@ Round time_round(Session& session, const WaitTime& wait, int64_t count) {
   std::vector<double> quiet, all;
   double waited = 0;
   while (std::ssize(quiet) < count && std::ssize(all) < kAttempts * count) {
-    const double before = wait.ms().value_or(0);
-    all.push_back(time_once(session));
-    const double own = wait.ms().value_or(0) - before;
-    if (own <= kMostWaiting * all.back()) quiet.push_back(all.back());
-    waited += own;
+    const WatchedRun run = time_run(session, wait);
+    all.push_back(run.ms);
+    if (!run.waited()) quiet.push_back(run.ms);
+    waited += run.waited_ms;
   }
   if (!quiet.empty()) return {median(quiet), 0};
   return {median(all), waited / std::accumulate(all.begin(), all.end(), 0.0)};
@@ -67,11 +59,19 @@ std::vector<double> numbers(const Json& json, const char* key, const std::string
 
 }  // namespace
 
+WatchedRun time_run(Session& session, const WaitTime& wait) {
+  const double before = wait.ms().value_or(0);
+  const int64_t start = now_ns();
+  session.run();
+  const double ms = static_cast<double>(now_ns() - start) * 1e-6;
+  return {.ms = ms, .waited_ms = wait.ms().value_or(0) - before};
+}
+
 Repeat measure_repeat(Session& session) {
   constexpr double kRoundMs = 10, kLong = 50, kAllMs = 1000;
   constexpr int kWarmup = 3;
   for (int i = 0; i < kWarmup; ++i) session.run();
-  const double once = std::max(time_once(session), 1e-3);
+  const double once = std::max(time_run(session, WaitTime()).ms, 1e-3);
   const auto runs = std::max<int64_t>(static_cast<int64_t>(kRoundMs / once), once < kLong ? 3 : 1);
   const auto rounds = std::clamp<int64_t>(static_cast<int64_t>(kAllMs / (once * static_cast<double>(runs))), 5, 12);
   Yardstick yardstick(session.threads());

@@ -12,12 +12,20 @@
 #include <vector>
 
 #include "bench/yardstick.h"
+#include "hw/wait_time.h"
 #include "runtime/session.h"
 
 namespace sparkpilot {
 
 // A run counts if its threads together waited for no more than this share of its time.
 inline constexpr double kMostWaiting = 0.02;
+
+// One run of a session, and how long its threads waited meanwhile for a processor that something else used.
+struct WatchedRun {
+  double ms = 0, waited_ms = 0;
+  bool waited() const { return waited_ms > kMostWaiting * ms; }
+};
+WatchedRun time_run(Session& session, const WaitTime& wait);
 
 struct Repeat {
   std::vector<double> model_ms;  // of each round: the median of its runs

@@ -122,15 +122,15 @@ Json to_json(const PeersBench& peers, const std::vector<PeerRegression>& verdict
   return out;
 }
 
-std::string verdicts_table(const std::vector<std::string>& models, const std::vector<PeersBench>& peers,
+std::string verdicts_table(const std::vector<BenchVariant>& variants, const std::vector<PeersBench>& peers,
                            const PeerVerdicts& verdicts, const PeerCheck& check) {
   Table table(
       {"against", "model", "time", fmt::format("{:.4g} %", kLookConfidence * 100), "allowed", "repeats", "verdict"});
-  for (size_t i = 0; i < models.size(); ++i) {
+  for (size_t i = 0; i < variants.size(); ++i) {
     for (size_t p = 0; p < verdicts[i].size(); ++p) {
       const Ratio& time = verdicts[i][p].time;
       const bool run = verdicts[i][p].not_run.empty();
-      table.add({peers[i].peers[p].peer.str(), models[i], run ? fmt::format("{:.3f}", time.median) : "-",
+      table.add({peers[i].peers[p].peer.str(), variants[i].name, run ? fmt::format("{:.3f}", time.median) : "-",
                  run ? fmt::format("{:.3f} to {:.3f}", time.low, time.high) : "-",
                  fmt::format("{:.3f}", 1 + check.max_regression), std::to_string(time.rounds),
                  run ? words_of(verdicts[i][p].verdict) : "not run"});
@@ -139,13 +139,13 @@ std::string verdicts_table(const std::vector<std::string>& models, const std::ve
   return table.str();
 }
 
-int verdicts_outcome(const std::vector<std::string>& models, const std::vector<PeersBench>& peers,
+int verdicts_outcome(const std::vector<BenchVariant>& variants, const std::vector<PeersBench>& peers,
                      const PeerVerdicts& verdicts, const PeerCheck& check) {
   bool failed = false;
-  for (size_t i = 0; i < models.size(); ++i) {
+  for (size_t i = 0; i < variants.size(); ++i) {
     for (size_t p = 0; p < verdicts[i].size(); ++p) {
       const PeerRegression& found = verdicts[i][p];
-      const std::string what = fmt::format("{}: {}", models[i], peers[i].peers[p].peer.str());
+      const std::string what = fmt::format("{}: {}", variants[i].name, peers[i].peers[p].peer.str());
       const std::string interval = fmt::format("{:.3f} to {:.3f}", found.time.low, found.time.high);
       if (!found.not_run.empty()) {
         failed = true;

@@ -6,6 +6,7 @@
 
 #include "bench/peer_bench.h"
 #include "bench/turns.h"
+#include "cli/bench_repeats.h"
 #include "cli/command.h"
 #include "cli/peer_flags.h"
 
@@ -32,11 +33,10 @@ PeerVerdicts check_against_peers(const Program& program, const PeerFlags& flags,
 // `verdicts`: of these peers; may be empty.
 nlohmann::ordered_json to_json(const PeersBench& peers, const std::vector<PeerRegression>& verdicts,
                                const PeerCheck& check);
-// `models`: their names in the tables.
-std::string verdicts_table(const std::vector<std::string>& models, const std::vector<PeersBench>& peers,
+std::string verdicts_table(const std::vector<BenchVariant>& variants, const std::vector<PeersBench>& peers,
                            const PeerVerdicts& verdicts, const PeerCheck& check);
 // Prints on stderr what could not be told, and what is slower. Returns the exit code.
-int verdicts_outcome(const std::vector<std::string>& models, const std::vector<PeersBench>& peers,
+int verdicts_outcome(const std::vector<BenchVariant>& variants, const std::vector<PeersBench>& peers,
                      const PeerVerdicts& verdicts, const PeerCheck& check);
 
 }  // namespace sparkpilot::cli

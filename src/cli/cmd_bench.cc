@@ -291,8 +291,6 @@ int bench(const Program& program, const BenchFlags& flags) {
   const std::vector<Measured> models = measure(program, variants);
   const std::vector<Ratio> ratios = compared(program, models);
   const std::vector<PeersBench> peers = bench_with_peers(program, flags.peers, models);
-  std::vector<std::string> names;
-  for (const BenchVariant& variant : variants) names.push_back(variant.name);
   const PeerVerdicts verdicts =
       checked ? check_against_peers(program, flags.peers, models, peers, check) : PeerVerdicts(peers.size());
   pairs = repeated(program, variants, models, std::move(pairs), repeats, max_regression);
@@ -318,14 +316,14 @@ int bench(const Program& program, const BenchFlags& flags) {
     print_json(document);
   } else {
     print_table(variants, models, ratios, peers);
-    if (checked) print("\n" + verdicts_table(names, peers, verdicts, check));
+    if (checked) print("\n" + verdicts_table(variants, peers, verdicts, check));
     print(gpu_tables(variants, models));
     for (size_t i = 0; i < models.size(); ++i) {
       if (flags.profile) print_profile(variants[i].name, models[i].bench, flags.top);
     }
     if (baseline) print("\n" + baseline_table(*baseline, variants, pairs, max_regression));
   }
-  const int outcome = checked ? verdicts_outcome(names, peers, verdicts, check) : kDone;
+  const int outcome = checked ? verdicts_outcome(variants, peers, verdicts, check) : kDone;
   if (!baseline) return outcome;
   if (!program.quiet) {
     for (const std::string& line : machine_notes(*baseline, here, versions))

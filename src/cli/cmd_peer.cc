@@ -4,13 +4,12 @@
 
 #include <cstdio>
 #include <iostream>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "adapters/load_model.h"
 #include "base/bounded_json.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/version.h"
 #include "base/with_file.h"
@@ -19,7 +18,6 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/variants.h"
-#include "hw/wait_time.h"
 #include "runtime/run_value.h"
 #include "tensor/npy.h"
 
@@ -93,13 +91,13 @@ class Server {
     if (!outputs.is_array()) fail("outputs: expected a list of names");
     for (const Json& name : outputs) {
       if (!name.is_string()) fail("outputs: expected a list of names");
-      wanted_.push_back(name.get<std::string>());
+      wanted_.insert(name.get<std::string>());
     }
-    options.keep = {wanted_.begin(), wanted_.end()};
+    options.keep = wanted_;
     const std::string file = text(request, "model");
     with_file(file, [&] {
       Graph graph = load_model(file);
-      std::set<std::string, std::less<>> unknown = options.keep;
+      std::set<std::string, std::less<>> unknown = wanted_;
       for (int i = 0; i < graph.value_count(); ++i) unknown.erase(graph.value(ValueId{i}).name);
       if (!unknown.empty()) fail("no value is named \"{}\"", *unknown.begin());
       session_ = std::make_unique<Session>(std::move(graph), options);
@@ -137,17 +135,12 @@ class Server {
   // Of up to `attempts` runs the first whose threads did not wait for a processor that something else used, or else the
   // one that waited least.
   double time_once(const WaitTime& wait, int attempts) {
-    double ms = 0, least = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < attempts && least > kMostWaiting * ms; ++i) {
-      const double before = wait.ms().value_or(0);
-      const int64_t start = now_ns();
-      session_->run();
-      const double took = static_cast<double>(now_ns() - start) * 1e-6, waited = wait.ms().value_or(0) - before;
-      if (waited >= least) continue;
-      least = waited;
-      ms = took;
+    WatchedRun best = time_run(*session_, wait);
+    for (int i = 1; i < attempts && best.waited(); ++i) {
+      const WatchedRun run = time_run(*session_, wait);
+      if (run.waited_ms < best.waited_ms) best = run;
     }
-    return ms;
+    return best.ms;
   }
 
   Json outputs() {
@@ -157,7 +150,7 @@ class Server {
       save_npy(file, view);
       list.push_back({{"name", output}, {"file", file}});
     };
-    std::set<std::string, std::less<>> left(wanted_.begin(), wanted_.end());
+    std::set<std::string, std::less<>> left = wanted_;
     for (const TensorInfo& output : session_->outputs()) {
       if (wanted_.empty() || left.erase(output.name) > 0) add(output.name, session_->output(output.name));
     }
@@ -169,7 +162,7 @@ class Server {
 
   const Program& program_;
   std::unique_ptr<Session> session_;
-  std::vector<std::string> wanted_;  // values to give; empty: the file's outputs
+  std::set<std::string, std::less<>> wanted_;  // values to give; empty: the file's outputs
 };
 
 // Of a longer line only so much that it is seen to be too long.
