@@ -115,20 +115,35 @@ TEST_F(GpuTest, MemoryIsRefusedWithTheFigures) {
 }
 
 TEST_F(GpuTest, KeptMemoryIsGivenAgain) {
-  for (const auto& [name, call] : {std::pair{"rtx4090", "call cuMemHostAlloc"}, {"gb10", "call cuMemAllocManaged"}}) {
+  for (const auto& [name, place, call] : {std::tuple{"rtx4090", Place::pinned, "call cuMemHostAlloc"},
+                                          {"rtx4090", Place::device, "call cuMemAlloc_v2"},
+                                          {"gb10", Place::unified, "call cuMemAllocManaged"}}) {
     emulate(name);
     const auto gpu = GpuDevice::open(0);
-    const std::byte* const first = gpu->allocate_kept(1000)->data();
+    const std::byte* const first = gpu->allocate_kept(1000, place)->data();
     const int before = driver_count(call);
-    const auto again = gpu->allocate_kept(900);
+    const auto again = gpu->allocate_kept(900, place);
     EXPECT_EQ(again->data(), first);
-    EXPECT_EQ(again->place(), gpu->shared_place());
+    EXPECT_EQ(again->place(), place);
     EXPECT_EQ(driver_count(call), before);
-    const auto beside = gpu->allocate_kept(900);  // the first is in use
+    const auto beside = gpu->allocate_kept(900, place);  // the first is in use
     EXPECT_EQ(driver_count(call), before + 1);
-    const auto larger = gpu->allocate_kept(3000), small = gpu->allocate_kept(10);
+    const auto larger = gpu->allocate_kept(3000, place), small = gpu->allocate_kept(10, place);
     EXPECT_EQ(driver_count(call), before + 3);
   }
+}
+
+TEST_F(GpuTest, KeptMemoryIsOfItsPlaceAndDoesNotStandInTheWay) {
+  setenv("EMULATED_CUDA_MEMORY", "1000000", 1);
+  emulate("rtx4090");
+  const auto gpu = GpuDevice::open(0);
+  gpu->allocate_kept(600000, Place::device);
+  EXPECT_EQ(gpu->allocated_bytes(), 600000);
+  gpu->allocate_kept(600000, Place::pinned);
+  EXPECT_EQ(gpu->allocated_bytes(), 600000) << "pinned memory is another";
+  const auto whole = gpu->allocate(900000, Place::device);
+  EXPECT_EQ(gpu->allocated_bytes(), 900000) << "what was kept is given back first";
+  EXPECT_NE(error_of([&] { gpu->allocate(600000, Place::device); }).find("are needed and"), std::string::npos);
 }
 
 TEST_F(GpuTest, UnifiedMemoryKeepsAReserveForTheSystem) {

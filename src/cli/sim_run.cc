@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kRowsAtOnce = 8192;
+constexpr int64_t kRowsAtOnce = 8192, kRowsAtOnceOnGpu = 65536;
 
 struct RunCommandFlags {
   SimFlags sim;
@@ -68,12 +68,12 @@ class Computation {
   Finished finish(const std::atomic<bool>& stop) {
     const int64_t begun = begin(), all = run_.rows();
     int64_t row = begun;
-    const int64_t start = now_ns();
+    const int64_t start = now_ns(), at_once = run_.options().gpu ? kRowsAtOnceOnGpu : kRowsAtOnce;
     {
       Progress progress(tells_, "worlds");
       while (row < all && comm_.max(stop ? 1 : 0) == 0) {
         progress.at(static_cast<double>(row) / static_cast<double>(all));
-        const int64_t next = std::min(row + kRowsAtOnce * comm_.size(), all);
+        const int64_t next = std::min(row + at_once * comm_.size(), all);
         if (!add(row, next, stop)) break;
         row = next;
       }

@@ -19,15 +19,20 @@ extern template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motio
 // Steps of the planner in a run.
 inline int plans_of(int steps) { return (steps + kStepsPerPlan - 1) / kStepsPerPlan; }
 
+// How many of a table's rows are no later than t. `from`: so many are known to be.
+inline size_t rows_until(const CourseTable& table, double t, size_t from = 0) {
+  if (from >= table.time.size() || table.time[from] > t) return from;
+  const auto begin = table.time.begin();
+  return static_cast<size_t>(std::upper_bound(begin + static_cast<std::ptrdiff_t>(from) + 1, table.time.end(), t) -
+                             begin);
+}
 // Where a time lies in a table: the row after it, and how far it is from the one before to that.
 struct TablePlace {
   size_t above = 0;
   double part = 0;
-  // `from`: no row before it is later than t.
-  TablePlace(const CourseTable& table, double t, size_t from = 0) {
-    const auto begin = table.time.begin();
-    above =
-        static_cast<size_t>(std::upper_bound(begin + static_cast<std::ptrdiff_t>(from), table.time.end(), t) - begin);
+  // To a time that is not before that of the last call.
+  void move_to(const CourseTable& table, double t) {
+    above = rows_until(table, t, above);
     if (above > 0 && above < table.time.size())
       part = (t - table.time[above - 1]) / (table.time[above] - table.time[above - 1]);
   }
@@ -37,58 +42,62 @@ struct TablePlace {
     return column[above - 1] + part * (column[above] - column[above - 1]);
   }
 };
-// The car ahead in the planner's step at the time t: its speed, -1 without one, and the gap if it came since the step
+// The car ahead in the planner's step at a time: its speed, -1 without one, and the gap if it came since the step
 // before, else 0.
 struct LeadRow {
   double speed = -1, gap = 0;
 };
-inline LeadRow lead_row(const CourseTable& table, double t) {
-  if (table.lead_speed.empty()) return {};
-  constexpr double kNear = 1e-6;  // s: times of rows and steps are sums that differ by rounding
-  const auto rows_until = [&](double time) {
-    return static_cast<size_t>(std::upper_bound(table.time.begin(), table.time.end(), time + kNear) -
-                               table.time.begin());
-  };
-  const size_t behind = std::max<size_t>(rows_until(t), 1), row = behind - 1;
-  if (!table.lead_speed[row]) return {};
-  LeadRow lead{*table.lead_speed[row], 0};
-  // The first step has the car of all rows until then.
-  const double before = t - kStepsPerPlan * kStep;
-  for (size_t i = before < -kNear ? 0 : rows_until(before); i < behind; ++i) {
-    if (table.lead_gap[i]) lead.gap = *table.lead_gap[i];
+struct LeadPlace {
+  size_t until = 0, until_before = 0;  // rows until now, and until the step before
+  // To a time that is not before that of the last call.
+  LeadRow move_to(const CourseTable& table, double t) {
+    if (table.lead_speed.empty()) return {};
+    constexpr double kNear = 1e-6;  // s: times of rows and steps are sums that differ by rounding
+    until = rows_until(table, t + kNear, until);
+    const size_t behind = std::max<size_t>(until, 1), row = behind - 1;
+    // The first step has the car of all rows until then.
+    const double before = t - kStepsPerPlan * kStep;
+    if (before >= -kNear) until_before = rows_until(table, before + kNear, until_before);
+    if (!table.lead_speed[row]) return {};
+    LeadRow lead{*table.lead_speed[row], 0};
+    for (size_t i = until_before; i < behind; ++i) {
+      if (table.lead_gap[i]) lead.gap = *table.lead_gap[i];
+    }
+    if (behind < table.time.size() && table.lead_speed[behind] && !table.lead_gap[behind]) {
+      const double part = (t - table.time[row]) / (table.time[behind] - table.time[row]);
+      lead.speed += std::clamp(part, 0.0, 1.0) * (*table.lead_speed[behind] - lead.speed);
+    }
+    return lead;
   }
-  if (behind < table.time.size() && table.lead_speed[behind] && !table.lead_gap[behind]) {
-    const double part = (t - table.time[row]) / (table.time[behind] - table.time[row]);
-    lead.speed += std::clamp(part, 0.0, 1.0) * (*table.lead_speed[behind] - lead.speed);
+};
+// What a table says in the planner's steps, one after the other.
+class CourseReader {
+ public:
+  CourseReader(const CourseTable& table, double lateral_delay) : table_(table), lateral_delay_(lateral_delay) {}
+  // At a time that is not before that of the last call.
+  CourseRow<double> row(double t) {
+    now_.move_to(table_, t);
+    later_.move_to(table_, t + lateral_delay_);
+    const LeadRow lead = lead_.move_to(table_, t);
+    return {now_.of(table_.curvature),
+            later_.of(table_.curvature),
+            now_.of(table_.speed),
+            now_.of(table_.roll),
+            lead.speed,
+            lead.gap};
   }
-  return lead;
-}
-inline CourseRow<double> course_row(const CourseTable& table, double t, const TablePlace& now,
-                                    const TablePlace& later) {
-  const LeadRow lead = lead_row(table, t);
-  return {now.of(table.curvature),
-          later.of(table.curvature),
-          now.of(table.speed),
-          now.of(table.roll),
-          lead.speed,
-          lead.gap};
-}
-inline CourseRow<double> course_row(const CourseTable& table, double t, double lateral_delay) {
-  return course_row(table, t, TablePlace(table, t), TablePlace(table, t + lateral_delay));
-}
-// What the table of `w`, which has one, says in each step of the planner.
-inline std::vector<CourseRow<double>> course_rows(const WorldSpec& w, int steps) {
-  const CourseTable& table = *w.course.table;
-  std::vector<CourseRow<double>> rows;
-  rows.reserve(static_cast<size_t>(plans_of(steps)));
-  size_t from = 0, later_from = 0;
-  for (int i = 0; i < plans_of(steps); ++i) {
-    const double t = i * kStepsPerPlan * kStep;
-    const TablePlace now(table, t, from), later(table, t + w.lateral_delay, later_from);
-    from = now.above, later_from = later.above;
-    rows.push_back(course_row(table, t, now, later));
-  }
-  return rows;
+
+ private:
+  const CourseTable& table_;
+  double lateral_delay_;
+  TablePlace now_, later_;
+  LeadPlace lead_;
+};
+// Calls put(row) with what the table of `w`, which has one, says in each step of the planner.
+template <class Put>
+void each_course_row(const WorldSpec& w, int steps, const Put& put) {
+  CourseReader reader(*w.course.table, w.lateral_delay);
+  for (int i = 0; i < plans_of(steps); ++i) put(reader.row(i * kStepsPerPlan * kStep));
 }
 
 // From one struct of numbers to that of another type.
@@ -115,7 +124,7 @@ To converted(const From& from) {
 template <class N, class Control, class See>
 WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, Tyres tyres, const See& see) {
   const auto k = converted<WorldConstants<N, Control>, N>(prepare<Control>(spec));
-  auto s = converted<WorldState<N, Control>, N>(beginning<Control>(spec));
+  auto s = beginning<N, Control>(k.course);
   const bool by_mpc = spec.following.planner == Planner::mpc;
   MpcPlannerConstants<N> mpc_k;
   MpcPlanner<N> mpc_s;
@@ -125,10 +134,10 @@ WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, 
   }
   std::vector<N> table;
   if (spec.course.table) {
-    for (const CourseRow<double>& row : course_rows(spec, steps)) {
+    each_course_row(spec, steps, [&](const CourseRow<double>& row) {
       table.resize(table.size() + kRowFields);
       convert<double, N>(row, &table[table.size() - kRowFields], kRowFields);
-    }
+    });
   }
   N slots[kRingSlots] = {};
   const WorldRings<N> rings(slots, 1);

@@ -10,6 +10,7 @@
 #include "sim/alone-inl.h"
 #include "sim/batch_gpu.h"
 #include "sim/batch_lanes.h"
+#include "sim/batch_results.h"
 #include "sim/world_fields.h"
 
 namespace sparkpilot::sim {
@@ -38,7 +39,6 @@ class Block {
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, count - 1))];
       put_fields(prepare<Control>(spec), i, lanes_, constants_.get());
-      put_fields(beginning<Control>(spec), i, lanes_, states_.get());
       noise |= has_noise(spec.noise);
       leads |= has_lead(spec);
       rich_courses |= is_rich(spec.course);
@@ -49,7 +49,7 @@ class Block {
     const int plans = plans_of(o.steps);
     const float* table = tables ? fill_tables(specs, groups, o.steps) : nullptr;
     std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
-    advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, rich_courses, 0, o.steps, plans},
+    advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, rich_courses, o.steps, plans},
                   static_cast<int>(groups),
                   {constants_.get(), states_.get(), rings_.get(), table, mpc_constants_.get(),
                    mpc ? mpc_states_.get() : nullptr});
@@ -83,7 +83,9 @@ class Block {
     tables_ = aligned_numbers<float>(groups * lanes_ * plans_of(steps) * kRowFields);
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, std::ssize(specs) - 1))];
-      if (spec.course.table) put_rows(course_rows(spec, steps), i, lanes_, tables_.get());
+      if (!spec.course.table) continue;
+      float* to = rows_of<CourseRow<double>>(tables_.get(), i, lanes_, plans_of(steps));
+      each_course_row(spec, steps, [&](const CourseRow<double>& row) { to = put_row(row, lanes_, to); });
     }
     return tables_.get();
   }
@@ -105,12 +107,13 @@ template <class Control>
 void run_range(int64_t first, int64_t last, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o,
                WorldResult* results) {
   std::vector<WorldSpec> specs;
+  std::shared_ptr<const CourseTable> checked;
   Block<Control> block(std::min(last - first, kBlock));
   for (int64_t begin = first; begin < last; begin += kBlock) {
     specs.clear();
     for (int64_t i = begin; i < std::min(begin + kBlock, last); ++i) {
       specs.push_back(spec(i));
-      check_world(specs.back());
+      check_world(specs.back(), &checked);
     }
     switch (o.number) {
       case Number::lanes: block.run(specs, o, results + begin); break;
@@ -133,7 +136,9 @@ std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec
   if (o.steps < 0 || o.steps >= 1 << 24) fail("sim: {} steps, expected 0 to {}", o.steps, (1 << 24) - 1);
   count = std::max<int64_t>(count, 0);
   if (o.gpu) return run_worlds_on_gpu(count, spec, o);
-  std::vector<WorldResult> results(static_cast<size_t>(count));
+  std::vector<WorldResult> results;
+  results.reserve(static_cast<size_t>(count));
+  add_results(results, count);
   // In whole blocks, so that vectors are full whatever the number of threads.
   parallel_for((count + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kBlock, last = std::min(end * kBlock, count);

@@ -12,6 +12,7 @@
 #include "ops/cuda/images.h"
 #include "ops/cuda/worlds.h"
 #include "sim/alone-inl.h"
+#include "sim/batch_results.h"
 #include "sim/world_fields.h"
 #include "tensor/gpu.h"
 
@@ -35,8 +36,8 @@ struct TwoSides {
   std::shared_ptr<Buffer> host, gpu;
 };
 TwoSides on_both_sides(GpuDevice& gpu, int64_t bytes) {
-  TwoSides out{gpu.allocate_kept(bytes), nullptr};
-  out.gpu = gpu.unified() ? out.host : gpu.allocate(bytes, Place::device);
+  TwoSides out{gpu.allocate_kept(bytes, gpu.shared_place()), nullptr};
+  out.gpu = gpu.unified() ? out.host : gpu.allocate_kept(bytes, Place::device);
   return out;
 }
 void send(GpuStream& stream, const TwoSides& memory, int64_t bytes) {
@@ -49,11 +50,18 @@ class Tables {
   Tables(GpuDevice& gpu, int rows) : gpu_(gpu), bytes_(int64_t{rows} * kRowFields * int64_t{sizeof(float)}) {}
   void clear() { used_ = 0; }
   bool empty() const { return used_ == 0; }
-  // Where it will be on the GPU. Several threads may call.
-  const float* add(const std::vector<CourseRow<double>>& rows) {
-    const auto [host, gpu] = place();
-    put_rows(rows, 0, 1, host);
-    return gpu;
+  // Memory for one: `host` to be filled, and where it will be on the GPU. Several threads may call.
+  struct Place {
+    float* host;
+    const float* gpu;
+  };
+  Place add() {
+    const std::lock_guard lock(mutex_);
+    const int64_t at = used_ % kOfPiece * bytes_;
+    const auto piece = static_cast<size_t>(used_++ / kOfPiece);
+    if (piece == pieces_.size()) pieces_.push_back(on_both_sides(gpu_, kOfPiece * bytes_));
+    const TwoSides& memory = pieces_[piece];
+    return {reinterpret_cast<float*>(memory.host->data() + at), reinterpret_cast<float*>(memory.gpu->data() + at)};
   }
   void send_to(GpuStream& stream) const {
     for (int64_t first = 0; first < used_; first += kOfPiece)
@@ -62,18 +70,15 @@ class Tables {
 
  private:
   static constexpr int64_t kOfPiece = 512;
-  std::pair<float*, const float*> place() {
-    const std::lock_guard lock(mutex_);
-    const int64_t at = used_ % kOfPiece * bytes_;
-    const auto piece = static_cast<size_t>(used_++ / kOfPiece);
-    if (piece == pieces_.size()) pieces_.push_back(on_both_sides(gpu_, kOfPiece * bytes_));
-    const TwoSides& memory = pieces_[piece];
-    return {reinterpret_cast<float*>(memory.host->data() + at), reinterpret_cast<float*>(memory.gpu->data() + at)};
-  }
   GpuDevice& gpu_;
   int64_t bytes_, used_ = 0;
   std::mutex mutex_;
   std::vector<TwoSides> pieces_;
+};
+
+// What some world of many has.
+struct AnyWorld {
+  bool noise = false, leads = false, rich_courses = false;
 };
 
 // The memory of a part, on both sides, and its stream.
@@ -86,7 +91,7 @@ class Part {
         constants_(on_both_sides(*gpu, most_ * kConstants * kFloat)),
         states_(on_both_sides(*gpu, most_ * kStates * kFloat)),
         table_of_world_(on_both_sides(*gpu, most_ * int64_t{sizeof(float*)})),
-        rings_(gpu->allocate(most_ * kRingSlots * kFloat, gpu->own_place())),
+        rings_(gpu->allocate_kept(most_ * kRingSlots * kFloat, gpu->own_place())),
         tables_(*gpu, plans_of(steps)) {}
   // What the GPU still does here may not outlive the memory.
   ~Part() {
@@ -100,61 +105,38 @@ class Part {
 
   void begin(int64_t first, int64_t count, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o) {
     first_ = first, count_ = count;
-    const int64_t groups = (count + kWorldsOfGroup - 1) / kWorldsOfGroup;
-    std::atomic<bool> noise = false, leads = false, rich_courses = false;
-    auto* const constants = floats(*constants_.host);
-    auto* const states = floats(*states_.host);
-    auto** const table_of_world = reinterpret_cast<const float**>(table_of_world_.host->data());
-    tables_.clear();
-    parallel_for(groups, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin * kWorldsOfGroup; i < std::min(end * kWorldsOfGroup, count); ++i) {
-        const WorldSpec world = spec(first + i);
-        check_world(world);
-        if (const auto why = not_on_gpu(o.lateral, world.following.planner); !why.empty()) fail("{}", why);
-        const float* const table = world.course.table ? tables_.add(course_rows(world, o.steps)) : nullptr;
-        // A group that is not full computes its last world more than once.
-        for (int64_t to = i; to < (i + 1 == count ? groups * kWorldsOfGroup : i + 1); ++to) {
-          put_fields(prepare<Control>(world), to, kWorldsOfGroup, constants);
-          put_fields(beginning<Control>(world), to, kWorldsOfGroup, states);
-          table_of_world[to] = table;
-        }
-        if (has_noise(world.noise)) noise = true;
-        if (has_lead(world)) leads = true;
-        if (is_rich(world.course)) rich_courses = true;
-      }
-    });
-    const auto bytes = [&](int64_t fields) { return groups * kWorldsOfGroup * fields * kFloat; };
+    const AnyWorld any = prepare_worlds(spec, o);
+    const auto bytes = [&](int64_t fields) { return groups() * kWorldsOfGroup * fields * kFloat; };
     send(stream_, constants_, bytes(kConstants));
-    send(stream_, states_, bytes(kStates));
     stream_.fill(rings_->data(), 0, bytes(kRingSlots));
     const float* const* tables = nullptr;
     if (!tables_.empty()) {
       tables = reinterpret_cast<const float* const*>(table_of_world_.gpu->data());
-      send(stream_, table_of_world_, groups * kWorldsOfGroup * int64_t{sizeof(float*)});
+      send(stream_, table_of_world_, groups() * kWorldsOfGroup * int64_t{sizeof(float*)});
       tables_.send_to(stream_);
     }
     const cuda::WorldsArguments arguments{.constants = floats(*constants_.gpu),
                                           .states = floats(*states_.gpu),
                                           .rings = floats(*rings_),
                                           .seed = o.seed,
-                                          .groups = static_cast<int>(groups),
-                                          .first = 0,
-                                          .last = o.steps,
+                                          .groups = static_cast<int>(groups()),
+                                          .steps = o.steps,
                                           .warm_up = o.warm_up,
-                                          .noise = noise,
-                                          .leads = leads,
-                                          .rich_courses = rich_courses,
+                                          .noise = any.noise,
+                                          .leads = any.leads,
+                                          .rich_courses = any.rich_courses,
                                           .tables = tables};
     stream_.launch(cuda::kernel_on(stream_.gpu(), kernel_name(o)), cuda::worlds_launch(arguments.groups), arguments);
-    if (states_.host != states_.gpu) stream_.copy_to_host(states, states_.gpu->data(), bytes(kStates));
+    if (states_.host != states_.gpu) stream_.copy_to_host(floats(*states_.host), states_.gpu->data(), bytes(kStates));
   }
 
-  // Waits for what was begun, and fetches it.
-  void finish(WorldResult* results) {
+  // Waits for what was begun, and appends it to `results`, which hold those of all worlds before it.
+  void finish(std::vector<WorldResult>& results) {
+    add_results(results, count_);
     stream_.wait();
     parallel_for(count_, 256, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        results[first_ + i] =
+        results[static_cast<size_t>(first_ + i)] =
             result_of<Control>(get_fields<WorldState<double, Control>>(floats(*states_.host), i, kWorldsOfGroup));
       }
     });
@@ -165,6 +147,42 @@ class Part {
   static constexpr int64_t kConstants = kFieldsOf<WorldConstants<double, Control>>;
   static constexpr int64_t kStates = kFieldsOf<WorldState<double, Control>>;
   static float* floats(Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
+  int64_t groups() const { return (count_ + kWorldsOfGroup - 1) / kWorldsOfGroup; }
+
+  AnyWorld prepare_worlds(const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o) {
+    std::atomic<bool> noise = false, leads = false, rich_courses = false;
+    auto* const constants = floats(*constants_.host);
+    auto** const table_of_world = reinterpret_cast<const float**>(table_of_world_.host->data());
+    tables_.clear();
+    parallel_for(groups(), 1, [&](int64_t begin, int64_t end) {
+      AnyWorld any;  // of this thread: what all write to at each world costs more than the worlds
+      std::shared_ptr<const CourseTable> checked;
+      for (int64_t i = begin * kWorldsOfGroup; i < std::min(end * kWorldsOfGroup, count_); ++i) {
+        const WorldSpec world = spec(first_ + i);
+        check_world(world, &checked);
+        if (const auto why = not_on_gpu(o.lateral, world.following.planner); !why.empty()) fail("{}", why);
+        const float* table = nullptr;
+        if (world.course.table) {
+          auto [host, gpu] = tables_.add();
+          each_course_row(world, o.steps, [&](const CourseRow<double>& row) { host = put_row(row, 1, host); });
+          table = gpu;
+        }
+        const auto k = prepare<Control>(world);
+        // A group that is not full computes its last world more than once.
+        for (int64_t to = i; to < (i + 1 == count_ ? groups() * kWorldsOfGroup : i + 1); ++to) {
+          put_fields(k, to, kWorldsOfGroup, constants);
+          table_of_world[to] = table;
+        }
+        any.noise |= has_noise(world.noise);
+        any.leads |= has_lead(world);
+        any.rich_courses |= is_rich(world.course);
+      }
+      if (any.noise) noise = true;
+      if (any.leads) leads = true;
+      if (any.rich_courses) rich_courses = true;
+    });
+    return {noise, leads, rich_courses};
+  }
 
   GpuStream stream_;
   int64_t most_, first_ = 0, count_ = 0;
@@ -175,8 +193,10 @@ class Part {
 
 // The processor prepares a part while the GPU computes those before it.
 template <class Control>
-void run_parts(int64_t count, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o,
-               WorldResult* results) {
+std::vector<WorldResult> run_parts(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
+                                   const BatchOptions& o) {
+  std::vector<WorldResult> results;
+  results.reserve(static_cast<size_t>(count));
   std::deque<std::unique_ptr<Part<Control>>> begun;
   for (int64_t first = 0; first < count; first += kPart) {
     std::unique_ptr<Part<Control>> next;
@@ -191,16 +211,14 @@ void run_parts(int64_t count, const std::function<WorldSpec(int64_t)>& spec, con
     begun.push_back(std::move(next));
   }
   for (const auto& part : begun) part->finish(results);
+  return results;
 }
 
 }  // namespace
 
 std::vector<WorldResult> run_worlds_on_gpu(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
                                            const BatchOptions& o) {
-  std::vector<WorldResult> results(static_cast<size_t>(count));
-  if (count == 0) return results;
-  with_control(o.lateral, [&]<class Control>() { run_parts<Control>(count, spec, o, results.data()); });
-  return results;
+  return with_control(o.lateral, [&]<class Control>() { return run_parts<Control>(count, spec, o); });
 }
 
 }  // namespace sparkpilot::sim

@@ -38,7 +38,8 @@ void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
     const WorldRings<Lanes> ring(slots + group * kRingSlots, 1);
     const CourseRows<Lanes> table{rows ? rows + static_cast<ptrdiff_t>(group) * r.plans * kRowFields : nullptr, 1};
     State& world = s[group];
-    for (int step = r.first; step < r.last; ++step) {
+    world = beginning<Lanes, Control>(k[group].course);
+    for (int step = 0; step < r.steps; ++step) {
       if (step % kStepsPerPlan == 0) {
         plan(run, step, k[group], table, world);
         if (arrays.mpc_states) {

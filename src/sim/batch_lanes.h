@@ -11,8 +11,8 @@ struct LaneRun {
   uint64_t seed;
   int warm_up;
   bool noise, leads, rich_courses;
-  int first, last;  // steps
-  int plans;        // rows of a world's table
+  int steps;
+  int plans;  // rows of a world's table
 };
 
 // The instructions that advance_lanes() takes: "AVX3".
@@ -21,8 +21,8 @@ const char* lane_target();
 // Worlds in a vector of this processor.
 int lane_count();
 
-// Each group's constants, state and rings are arrays [field][world], those of the groups behind each other, aligned to
-// 64 bytes; `tables` is [group][plan][field][world], null if no world has one.
+// Each group's constants, state (memory for it) and rings are arrays [field][world], those of the groups behind each
+// other, aligned to 64 bytes; `tables` is [group][plan][field][world], null if no world has one.
 struct LaneArrays {
   const float* constants;
   float *states, *rings;
@@ -31,7 +31,7 @@ struct LaneArrays {
   float* mpc_states;           // null if no world has it
 };
 
-// Steps `groups` groups of lane_count() worlds.
+// Steps `groups` groups of lane_count() worlds from their beginning.
 void advance_lanes(const LaneRun& run, int groups, const LaneArrays& arrays);
 
 // Those of one controller.

@@ -24,6 +24,7 @@ struct CourseConstants {
   N curvature, wave, frequency, wave_at, wave_to, turn, turn_at, turn_inverse, turn2, turn2_at, turn2_inverse;
   N speed, speed_change, change_at, change_inverse, brake, gain_offset, gain_heading;
   N roll, roll_change, roll_at, roll_inverse, grade, grip, ice_grip, ice_at, ice_to, side, side_at, side_to;
+  N start_offset;
   N tabled;  // 1: a table says what it says
 };
 
@@ -168,6 +169,7 @@ inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
               c.side,
               c.side_at,
               c.side_at + c.side_for,
+              c.start_offset,
               c.table ? 1.0 : 0.0};
   const Lead& l = w.lead;
   const CarFollowing& f = w.following;
@@ -207,16 +209,16 @@ inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
 inline constexpr double kNoGap = 1e9;
 
 // A car that drives straight on at the course's speed, its wheel at 0, all rings empty.
-template <class Control>
-inline WorldState<double, Control> beginning(const WorldSpec& w) {
-  WorldState<double, Control> s{};
-  s.motion.speed = w.course.speed;
-  s.motion.offset = w.course.start_offset;
-  s.longitudinal.state = 2;
-  s.metrics.alive = 1;
-  s.metrics.last_speed = w.course.speed;
-  s.metrics.last_offset = w.course.start_offset;
-  s.metrics.gap_min = kNoGap;
+template <class N, class Control>
+SIM_FN WorldState<N, Control> beginning(const CourseConstants<N>& c) {
+  WorldState<N, Control> s{};
+  s.motion.speed = c.speed;
+  s.motion.offset = c.start_offset;
+  s.longitudinal.state = N(2);
+  s.metrics.alive = N(1);
+  s.metrics.last_speed = c.speed;
+  s.metrics.last_offset = c.start_offset;
+  s.metrics.gap_min = N(kNoGap);
   return s;
 }
 

@@ -113,8 +113,9 @@ inline bool has_lead(const WorldSpec& w) {
   return w.lead.there || (w.course.table && !w.course.table->lead_speed.empty());
 }
 
-// Fails (user) with what cannot be simulated.
-void check_world(const WorldSpec& spec);
+// Fails (user) with what cannot be simulated. `checked`: the last table that was found good, which is not looked at
+// again; worlds often share one.
+void check_world(const WorldSpec& spec, std::shared_ptr<const CourseTable>* checked = nullptr);
 
 enum class Lateral { pid, torque, angle, mppi };
 // In the order of the enum.

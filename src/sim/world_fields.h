@@ -5,10 +5,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <new>
-#include <vector>
 
 namespace sparkpilot::sim {
 
@@ -40,15 +38,17 @@ void put_fields(const T& from, int64_t world, int64_t lanes, To* to) {
   for (int64_t f = 0; f < kFields; ++f) to[f * lanes] = static_cast<To>(values[f]);
 }
 
-// The rows of a world, in groups of [row][field][world].
+// Where the first row of a world lies, in groups of [row][field][world]; put_row() returns where the next one does.
 template <class Row>
-void put_rows(const std::vector<Row>& rows, int64_t world, int64_t lanes, float* to) {
-  to += world / lanes * std::ssize(rows) * kFieldsOf<Row> * lanes + world % lanes;
-  for (const Row& row : rows) {
-    double values[kFieldsOf<Row>];
-    std::memcpy(values, &row, sizeof(row));
-    for (int64_t f = 0; f < kFieldsOf<Row>; ++f, to += lanes) *to = static_cast<float>(values[f]);
-  }
+float* rows_of(float* to, int64_t world, int64_t lanes, int64_t rows) {
+  return to + world / lanes * rows * kFieldsOf<Row> * lanes + world % lanes;
+}
+template <class Row>
+float* put_row(const Row& row, int64_t lanes, float* to) {
+  double values[kFieldsOf<Row>];
+  std::memcpy(values, &row, sizeof(row));
+  for (int64_t f = 0; f < kFieldsOf<Row>; ++f, to += lanes) *to = static_cast<float>(values[f]);
+  return to;
 }
 
 template <class T, class From>

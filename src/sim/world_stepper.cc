@@ -212,9 +212,11 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
 
   static void look_at_table(const Other& other, double t, OutsideInput<Real>& in) {
     const CourseTable& table = *other.table;
-    in.row = converted<CourseRow<Real>, Real>(course_row(table, t, other.lateral_delay));
+    in.row = converted<CourseRow<Real>, Real>(CourseReader(table, other.lateral_delay).row(t));
+    TablePlace ahead;
     for (int i = 0; i < kPreviews; ++i) {
-      in.ahead[i] = static_cast<Real>(TablePlace(table, t + kPreview[i]).of(table.curvature));
+      ahead.move_to(table, t + kPreview[i]);
+      in.ahead[i] = static_cast<Real>(ahead.of(table.curvature));
     }
   }
 
@@ -223,7 +225,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
     Other& other = others_[static_cast<size_t>(world)];
     other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
     const auto k = converted<Constants, Real>(prepare<Control>(spec));
-    auto s = converted<State, Real>(beginning<Control>(spec));
+    auto s = beginning<Real, Control>(k.course);
     const RunSettings run{options.seed, 0, other.noise, other.lead, other.rich};
     OutsideInput<Real> in{};
     if (other.table) look_at_table(other, 0, in);

@@ -44,13 +44,12 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
   const auto place = [&](int fields) { return static_cast<long long>(group) * fields * kWorldsOfGroup + world; };
   const float* const constants = p.constants + place(kFields<Constants>);
   auto k = load_fields<Constants>(constants);
-  float* const at = p.states + place(kFields<State>);
-  State s = load_fields<State>(at);
+  State s = beginning<float, Control>(k.course);
   const WorldRings<float> rings(p.rings + place(sparkpilot::sim::scalar::kRingSlots), kWorldsOfGroup);
   const RunSettings run{p.seed, p.warm_up, p.noise != 0, p.leads != 0, p.rich_courses != 0};
   const CourseRows<float> table{p.tables ? p.tables[thread] : nullptr, 1};
 #pragma unroll 1
-  for (int step = p.first; step < p.last; ++step) {
+  for (int step = 0; step < p.steps; ++step) {
     if (step % sparkpilot::sim::kStepsPerPlan == 0) {
       // These are read again each time, so that no register keeps them in between.
       k.course = load_fields<CourseConstants<float>>(constants +
@@ -61,7 +60,7 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
     }
     step_car(run, step, k, rings, s, Tyres());
   }
-  store_fields(s, at);
+  store_fields(s, p.states + place(kFields<State>));
 }
 
 }  // namespace

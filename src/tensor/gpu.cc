@@ -108,7 +108,7 @@ GpuDevice::GpuDevice(int ordinal, const GpuOptions& options) : api_(&driver()), 
 
 GpuDevice::~GpuDevice() {
   end_uploads();
-  for (const auto& [bytes, data] : kept_) give_back(data, bytes, shared_place());
+  give_back_kept();
   if (make_current() == cuda::kSuccess) {
     for (const auto& [image, module] : modules_) api_->cuModuleUnload(module);
   }
@@ -150,7 +150,9 @@ int64_t GpuDevice::available_bytes() const {
   return std::max<int64_t>(free_bytes - reserve_, 0);
 }
 
-void GpuDevice::check_available(int64_t bytes, const std::string& of_what) const {
+void GpuDevice::check_available(int64_t bytes, const std::string& of_what) {
+  if (bytes <= available_bytes()) return;
+  give_back_kept();
   const int64_t available = available_bytes(), reserve = reserve_;
   if (bytes <= available) return;
   fail_device(fmt::format("{}: {} are needed{} and {} can be taken{}", facts_.name, gigabytes(bytes), of_what,
@@ -202,34 +204,44 @@ std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
                                   [self, data, bytes, place] { self->give_back(data, bytes, place); });
 }
 
-std::shared_ptr<Buffer> GpuDevice::allocate_kept(int64_t bytes) {
+std::shared_ptr<Buffer> GpuDevice::allocate_kept(int64_t bytes, Place place) {
   const std::shared_ptr<GpuDevice> self = shared_from_this();
   std::byte* data = nullptr;
   int64_t size = bytes;
   {
     const std::lock_guard lock(mutex_);
-    const auto fits = kept_.lower_bound(bytes);
-    if (fits != kept_.end() && fits->first / 2 <= bytes) {
-      size = fits->first, data = fits->second;
+    const auto fits = kept_.lower_bound({place, bytes});
+    if (fits != kept_.end() && fits->first.first == place && fits->first.second / 2 <= bytes) {
+      size = fits->first.second, data = fits->second;
       kept_bytes_ -= size;
       kept_.erase(fits);
     }
   }
-  if (!data) data = take(size, shared_place());
-  return std::make_shared<Buffer>(shared_place(), data, bytes, [self, data, size] { self->keep(data, size); });
+  if (!data) data = take(size, place);
+  return std::make_shared<Buffer>(place, data, bytes, [self, data, size, place] { self->keep(data, size, place); });
 }
 
-void GpuDevice::keep(std::byte* data, int64_t bytes) noexcept {
+void GpuDevice::keep(std::byte* data, int64_t bytes, Place place) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     if (kept_bytes_ + bytes <= kMostKept) {
-      kept_.emplace(bytes, data);
+      kept_.emplace(std::pair(place, bytes), data);
       kept_bytes_ += bytes;
       return;
     }
   } catch (const std::bad_alloc&) {
   }
-  give_back(data, bytes, shared_place());
+  give_back(data, bytes, place);
+}
+
+void GpuDevice::give_back_kept() noexcept {
+  std::multimap<std::pair<Place, int64_t>, std::byte*> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all.swap(kept_);
+    kept_bytes_ = 0;
+  }
+  for (const auto& [what, data] : all) give_back(data, what.second, what.first);
 }
 
 const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string& name, int64_t dynamic_shared,

@@ -71,9 +71,10 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   // Memory at a multiple of 256, with 64 bytes after its end. Fails (device) before it asks the driver where less than
   // `bytes` can still be taken, with the figures: a DGX Spark that runs out of memory stops.
   std::shared_ptr<Buffer> allocate(int64_t bytes, Place place);
-  // Memory in shared_place() that is kept when it is given back, for the next call that asks for as much: pinning
-  // memory takes longer than using it once does. At most 512 MiB are kept, until this object ends.
-  std::shared_ptr<Buffer> allocate_kept(int64_t bytes);
+  // Memory that is kept when it is given back, for the next call that asks for as much there: to pin memory, or to free
+  // a GPU's, takes longer than using it once does. At most 512 MiB are kept, until this object ends or an allocation
+  // finds too little memory.
+  std::shared_ptr<Buffer> allocate_kept(int64_t bytes, Place place);
   // Memory for the GPU alone with a copy of these bytes, which is there before anything that a stream of this GPU is
   // given afterwards; not inside a recording. `data` may change when the call returns.
   std::shared_ptr<Buffer> upload(const void* data, int64_t bytes);
@@ -110,7 +111,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   friend class GpuLoad;
   // Makes the context this thread's current one: what cuCtxSetCurrent answered.
   int make_current() const;
-  void check_available(int64_t bytes, const std::string& of_what) const;
+  void check_available(int64_t bytes, const std::string& of_what);
   void end_batch();
   void end_uploads() noexcept;
   // Copies of upload() that nothing has waited for, in pinned memory that they are made from.
@@ -131,8 +132,9 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   std::atomic<int64_t> allocated_ = 0, ptx_ns_ = 0;
   std::byte* take(int64_t bytes, Place place);
   void give_back(std::byte* data, int64_t bytes, Place place) noexcept;
-  void keep(std::byte* data, int64_t bytes) noexcept;
-  std::multimap<int64_t, std::byte*> kept_;  // for allocate_kept(), by size; kept_bytes_ in all
+  void keep(std::byte* data, int64_t bytes, Place place) noexcept;
+  void give_back_kept() noexcept;
+  std::multimap<std::pair<Place, int64_t>, std::byte*> kept_;  // for allocate_kept(); kept_bytes_ in all
   int64_t kept_bytes_ = 0;
 };
 

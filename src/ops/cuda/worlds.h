@@ -9,13 +9,14 @@
 namespace sparkpilot::cuda {
 
 // Worlds lie in groups of a warp's threads: a group's constants, state and rings are arrays [field][world], those of
-// the groups behind each other. `states` and `rings` are read and written.
+// the groups behind each other. `rings` begin as zeros.
 struct WorldsArguments {
   const float* constants;
-  float *states, *rings;
+  float* states;  // what they are at the end
+  float* rings;
   unsigned long long seed;
   int groups;
-  int first, last;                 // steps
+  int steps;
   int warm_up;                     // steps that enter no figure
   int noise, leads, rich_courses;  // 1: any world has some
   const float* const* tables;      // of each world [plan][field], null if it has none; null if no world has one
