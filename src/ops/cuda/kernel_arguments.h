@@ -22,5 +22,6 @@
 #include "ops/cuda/reduce.h"
 #include "ops/cuda/rows.h"
 #include "ops/cuda/scaled_gemm.h"
+#include "ops/cuda/scatter.h"
 #include "ops/cuda/weight_gradient.h"
 #include "ops/cuda/worlds.h"

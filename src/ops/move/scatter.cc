@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/scatter_candidates.h"
 #include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -342,13 +343,16 @@ const OpDef kOps[] = {
      .grad = gradient<true>,
      .cases = elements_cases},
     {.name = "ScatterND",
-     .doc = "A copy with slices replaced or reduced into by index tuples.",
+     .doc =
+         "A copy with slices replaced or reduced into by index tuples. One out of range fails, or changes nothing on a "
+         "GPU.",
      .since = 11,
      .inputs = {3, 3},
      .outputs = {1, 1},
      .attributes = kNdAttrs,
      .infer = infer_nd,
      .cpu = kNd,
+     .cuda = cuda::kScatter,
      .grad = gradient<false>,
      .cases = nd_cases},
     {.name = "Scatter",
