@@ -54,7 +54,7 @@ class Recovery:
         self.flags, self.out = flags, Path(flags.out)
         self.teacher = Path(flags.teacher)
         self.data, self.held_out = self.out / "data", self.out / "held_out"
-        model = ["--supercombo", self.teacher, "--every", "4", "--quiet"]
+        model = ["--supercombo", self.teacher, "--every", "4", "--device", "cpu", "--quiet"]
         roads = ["--synthetic", flags.roads, "--seed", "200001", "--seconds", "8"]
         self.program("dataset", "build", *roads, "--out", self.data, *model)
         self.program("dataset", "build", *HELD_OUT, "--out", self.held_out, *model)
@@ -68,7 +68,8 @@ class Recovery:
 
     def errors(self, model: Path) -> dict:
         """Metres after 1, 2, 4 and 6 s, from the teacher's path and from the driven one."""
-        arguments = ["--against", "teacher", "--split", "all", "--supercombo", model, "--threads", self.flags.threads, "--json", "--quiet"]
+        arguments = ["--against", "teacher", "--split", "all", "--supercombo", model]
+        arguments += ["--threads", self.flags.threads, "--json", "--quiet"]
         score = json.loads(self.program("dataset", "evaluate", self.held_out, *arguments))
         return {"teacher": score["from_target"]["distance"], "driven": score["model"]["distance"]}
 
@@ -82,6 +83,7 @@ class Recovery:
             # A damaged student is sure of what is wrong, and remembers what it sees itself.
             arguments += ["--least-scale", "0.1", "--own-features", "--loss", "plan=2", "--loss", "pose=4"]
             arguments += ["--evaluate-every", self.flags.evaluate_every, "--threads", self.flags.threads, "--quiet"]
+            arguments += ["--device", self.flags.device]
             self.program("train", *arguments)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         updates = [line for line in lines if "loss" in line]
@@ -115,6 +117,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=list(KINDS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="where students are trained; the rest is the CPU's")
     flags = parser.parse_args()
 
     recovery = Recovery(flags)
