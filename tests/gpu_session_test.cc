@@ -221,9 +221,13 @@ TEST_F(GpuSession, StatesThatShareMemory) {
     store->emplace("first", Tensor(DType::f32, shape, memory, 0));
     store->emplace("second", Tensor(DType::f32, shape, memory, gap));
     store->emplace("both", Tensor(DType::f32, Shape{2 * gap / 4}, memory, 0));
-    const auto writer = [&](const char* state) {
-      Graph graph = softmax_graph(false);
-      graph.set_next(graph.add_state(store->at(state), state, false), graph.outputs()[0].value);
+    const auto writer = [&](std::initializer_list<const char*> states) {
+      Graph graph;
+      Builder b(graph);
+      const ValueId y = b.add("Softmax", {graph.add_input("x", DType::f32, shape)});
+      for (const char* state : states) graph.set_next(graph.add_state(store->at(state), state, false), y);
+      graph.add_output(b.add("ReduceSum", {y}, {{"keepdims", int64_t{0}}}), "y");
+      graph.opsets[""] = 23;
       return Session(std::move(graph), {.device = "cuda", .states = store});
     };
     Graph graph;
@@ -232,7 +236,7 @@ TEST_F(GpuSession, StatesThatShareMemory) {
     Builder b(graph);
     graph.add_output(b.add("ReduceSum", {both}, {{"keepdims", int64_t{0}}}), "y");
     graph.opsets[""] = 23;
-    Session first = writer("first"), second = writer("second"),
+    Session first = writer({"first"}), second = writer({"second"}), same = writer({"first", "second"}),
             sum(std::move(graph), {.device = "cuda", .states = store});
     EXPECT_EQ(sum.nodes_on_cpu(), std::vector<std::string>());
     run(first, numbers(1));
@@ -248,6 +252,9 @@ TEST_F(GpuSession, StatesThatShareMemory) {
     store->clear("first");
     sum.run();
     EXPECT_NEAR(sum.output<float>("y")[0], kRows + 5, 1e-4);
+    run(same, numbers(3));
+    sum.run();
+    EXPECT_NEAR(sum.output<float>("y")[0], 2 * kRows, 1e-4);
   }
 }
 

@@ -153,6 +153,13 @@ void Plan::plan_gpu_memory() {
       }
     }
   }
+  // A state that nothing here reads gets its next value where that is computed: another program may read it there.
+  std::vector<bool> computed = used;
+  for (const State& state : graph_.states()) {
+    const int own = storage_of(state.value), next = storage_of(state.next);
+    if (own < 0 || next < 0 || read_on_host[static_cast<size_t>(own)]) continue;
+    if (computed[static_cast<size_t>(next)]) used[static_cast<size_t>(own)] = true;
+  }
   side.workspace = gpu.allocate(workspace, gpu.own_place());
   for (const ValueId id : graph_.inputs()) inputs += input_space(storage_[static_cast<size_t>(storage_of(id))].bytes);
   side.inputs = unified ? nullptr : gpu.allocate(inputs, Place::device);
