@@ -43,8 +43,19 @@ const ScenarioRange* range_of(const Scenario& scenario, std::string_view paramet
   return found == scenario.ranges.end() ? nullptr : &*found;
 }
 
-uint64_t number_of(const Scenario& scenario, int64_t variant) {
-  return Fnv(static_cast<uint64_t>(variant)).text(scenario.name).value() >> 18;
+uint64_t number_of(const std::string& scenario, int64_t variant) {
+  return Fnv(static_cast<uint64_t>(variant)).text(scenario).value() >> 18;
+}
+
+// By the parameter's name, so that a new one changes no other's draws.
+uint64_t key_of(const Scenario& scenario, const ScenarioRange& range, uint64_t seed) {
+  return Fnv(seed).text(scenario.name).text("/").text(range.parameter).value();
+}
+double drawn(const ScenarioRange& range, uint64_t key, int64_t variant) {
+  if (variant == 0) return range.usual;
+  const std::array<uint32_t, 4> words = philox4x32(key, static_cast<uint64_t>(variant));
+  const double part = (words[0] >> 5) * 0x1p-27 + (words[1] >> 6) * 0x1p-53;
+  return range.low + (range.high - range.low) * part;
 }
 
 }  // namespace
@@ -69,32 +80,34 @@ std::vector<Scenario> select_scenarios(std::span<const std::string> names) {
 
 std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, uint64_t seed) {
   std::vector<double> values;
-  for (const ScenarioRange& range : scenario.ranges) {
-    // By the parameter's name, so that a new one changes no other's draws.
-    const uint64_t key = Fnv(seed).text(scenario.name).text("/").text(range.parameter).value();
-    const std::array<uint32_t, 4> words = philox4x32(key, static_cast<uint64_t>(variant));
-    const double part = (words[0] >> 5) * 0x1p-27 + (words[1] >> 6) * 0x1p-53;
-    values.push_back(variant == 0 ? range.usual : range.low + (range.high - range.low) * part);
-  }
+  for (const ScenarioRange& range : scenario.ranges)
+    values.push_back(drawn(range, key_of(scenario, range, seed), variant));
   return values;
+}
+
+ScenarioWorlds::ScenarioWorlds(const Scenario& scenario, uint64_t seed) : name_(scenario.name), table_(scenario.table) {
+  for (const ScenarioParameter& parameter : scenario_parameters()) {
+    const ScenarioRange* range = range_of(scenario, parameter.name);
+    if (range) draws_.push_back({parameter.apply, *range, key_of(scenario, *range, seed)});
+  }
+}
+
+WorldSpec ScenarioWorlds::world(int64_t variant, const Vehicle& vehicle, const Steering& steering) const {
+  WorldSpec world;
+  world.vehicle = vehicle;
+  world.steering = steering;
+  world.number = number_of(name_, variant);
+  if (table_) {
+    world.course.table = table_;
+    world.course.speed = table_->speed.front();
+  }
+  for (const Draw& draw : draws_) draw.apply(world, drawn(draw.range, draw.key, variant));
+  return world;
 }
 
 WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle,
                          const Steering& steering) {
-  WorldSpec world;
-  world.vehicle = vehicle;
-  world.steering = steering;
-  world.number = number_of(scenario, variant);
-  if (scenario.table) {
-    world.course.table = scenario.table;
-    world.course.speed = scenario.table->speed.front();
-  }
-  const std::vector<double> values = draw_parameters(scenario, variant, seed);
-  for (const ScenarioParameter& parameter : scenario_parameters()) {
-    const ScenarioRange* range = range_of(scenario, parameter.name);
-    if (range) parameter.apply(world, values[static_cast<size_t>(range - scenario.ranges.data())]);
-  }
-  return world;
+  return ScenarioWorlds(scenario, seed).world(variant, vehicle, steering);
 }
 
 Planner planner_named(std::string_view name) {

@@ -51,6 +51,22 @@ std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, u
 // The variant's world, with the default controllers. Worlds of one scenario, variant and seed see the same noise.
 WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle,
                          const Steering& steering = {});
+// The same for many variants of a scenario, of which it keeps what it needs.
+class ScenarioWorlds {
+ public:
+  ScenarioWorlds(const Scenario& scenario, uint64_t seed);
+  WorldSpec world(int64_t variant, const Vehicle& vehicle, const Steering& steering = {}) const;
+
+ private:
+  struct Draw {
+    void (*apply)(WorldSpec& world, double value);
+    ScenarioRange range;
+    uint64_t key;
+  };
+  std::string name_;
+  std::shared_ptr<const CourseTable> table_;
+  std::vector<Draw> draws_;  // in the order in which they are applied
+};
 
 // "bicycle" (saturating tyres), "bicycle_linear", "kinematic". Fails (user) on another name.
 Tyres plant_tyres(std::string_view plant);

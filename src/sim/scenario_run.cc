@@ -46,7 +46,10 @@ ScenarioRun::ScenarioRun(ScenarioRunOptions options)
   info_.plant = options_.plant;
   info_.planner = options_.planner;
   info_.seed = options_.seed;
-  for (const Scenario& scenario : options_.scenarios) info_.scenarios.push_back(scenario.name);
+  for (const Scenario& scenario : options_.scenarios) {
+    info_.scenarios.push_back(scenario.name);
+    worlds_.emplace_back(scenario, options_.seed);
+  }
   info_.variants = options_.variants;
   info_.instruction_set = options_.gpu ? "CUDA" : lane_target();
   if (options_.gpu) {
@@ -66,8 +69,8 @@ const Scenario& ScenarioRun::scenario(int64_t row) const {
 }
 
 WorldSpec ScenarioRun::world(int64_t row) const {
-  const Scenario& what = scenario(row);
-  WorldSpec world = scenario_world(what, row % options_.variants, options_.seed, car_.vehicle, car_.steering);
+  const ScenarioWorlds& worlds = worlds_[static_cast<size_t>(row / options_.variants)];
+  WorldSpec world = worlds.world(row % options_.variants, car_.vehicle, car_.steering);
   set_parameters(algorithm_, std::span(info_.parameters).subspan(outside()), world);
   world.following.planner = planner_named(options_.planner);
   return world;
@@ -108,7 +111,10 @@ ResultRow ScenarioRun::row_of(int64_t row, const WorldResult& result, const std:
   const Scenario& what = scenario(row);
   ResultRow r{what.name, what.category, row % options_.variants, options_.seed};
   if (!failed.empty()) {
-    r.reason = failed;
+    r.reason = failed;  // on one line, as the table of results has it
+    for (char& c : r.reason) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    }
     r.values.resize(info_.metrics.size());
     return r;
   }

@@ -56,6 +56,7 @@ class ScenarioRun {
 
   ScenarioRunOptions options_;
   RunInfo info_;
+  std::vector<ScenarioWorlds> worlds_;  // of each scenario
   const Algorithm& algorithm_;
   Car car_;
   Tyres tyres_;
