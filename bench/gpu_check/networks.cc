@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/inputs.h"
+#include "bench/report.h"
 #include "onnx/import.h"
 #include "onnx/zoo.h"
 #include "ops/check.h"
@@ -148,6 +151,35 @@ Ready ready(const Graph& graph, const std::string& device, Precision precision, 
 
 void fill(Session& session, uint64_t seed) {
   for (const TensorInfo& input : session.inputs()) fill_random(session.input(input.name), input.name, seed);
+}
+
+void put_nodes(Json& out, Profile profile) {
+  constexpr size_t kSlowest = 40;
+  struct OfOp {
+    size_t nodes = 0, launches = 0;
+    double us = 0;
+  };
+  std::map<std::string, OfOp> by_op;
+  for (const NodeProfile& node : profile.nodes) {
+    OfOp& of = by_op[node.op];
+    of.nodes += 1;
+    of.launches += node.launches.size();
+    of.us += node.mean_ns() * 1e-3;
+  }
+  out["nodes"] = profile.nodes.size();
+  Json& ops = out["ops"] = Json::array();
+  for (const auto& [op, of] : by_op)
+    ops.push_back({{"op", op}, {"nodes", of.nodes}, {"launches", of.launches}, {"us", of.us}});
+  std::ranges::stable_sort(profile.nodes, std::greater<>(), &NodeProfile::total_ns);
+  Json& slowest = out["slowest_nodes"] = Json::array();
+  for (const NodeProfile& node : std::span(profile.nodes).first(std::min(kSlowest, profile.nodes.size()))) {
+    slowest.push_back({{"node", node.name},
+                       {"op", node.op},
+                       {"kernel", node.kernel},
+                       {"shape", node.shape},
+                       {"launches", sparkpilot::to_json(std::span<const LaunchProfile>(node.launches))},
+                       {"us", node.mean_ns() * 1e-3}});
+  }
 }
 
 std::vector<Tensor> outputs_of(const Session& session) {

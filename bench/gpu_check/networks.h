@@ -32,6 +32,9 @@ struct Timed {
 Ready ready(const Graph& graph, const std::string& device, Precision precision, const Timed& timed = {});
 void fill(Session& session, uint64_t seed);
 
+// How many nodes a profile has, the time of each op's and of the slowest ones.
+void put_nodes(Json& out, Profile profile);
+
 // Copies of all outputs.
 std::vector<Tensor> outputs_of(const Session& session);
 bool same_bits(std::span<const Tensor> a, std::span<const Tensor> b);

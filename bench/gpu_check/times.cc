@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kNodes = 40;  // of a profile that are kept, the slowest
-
 struct Variant {
   const char* device;
   const char* precision;
@@ -41,18 +39,7 @@ void add_profile(Json& out, const Graph& graph, const Options& options, Precisio
   Ready made = ready(graph, options.device(), precision, {.tuned = !options.tiny, .profile = true});
   const int runs = options.tiny ? 2 : 20;
   for (int i = 0; i < runs; ++i) made.session.run();
-  Profile profile = made.session.profile();
-  out["nodes"] = profile.nodes.size();
-  std::ranges::stable_sort(profile.nodes, std::greater<>(), &NodeProfile::total_ns);
-  Json& slowest = out["slowest_nodes"] = Json::array();
-  for (const NodeProfile& node : std::span(profile.nodes).first(std::min(kNodes, profile.nodes.size()))) {
-    slowest.push_back({{"node", node.name},
-                       {"op", node.op},
-                       {"kernel", node.kernel},
-                       {"shape", node.shape},
-                       {"launches", sparkpilot::to_json(std::span<const LaunchProfile>(node.launches))},
-                       {"us", node.mean_ns() * 1e-3}});
-  }
+  put_nodes(out, made.session.profile());
 }
 
 Json times_json(const Statistics& ms) {

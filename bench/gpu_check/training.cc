@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "base/test_files.h"
+#include "networks.h"
 #include "part.h"
 #include "train/random_samples.h"
 
@@ -35,6 +36,20 @@ TrainingFigures train_on(const train::Student& student, const train::RandomSampl
   }
   out.transfers = program.transfers();
   return out;
+}
+
+// The time of the gradients' nodes on the GPU, from events.
+void add_profile(Json& out, const train::Student& student, const train::RandomSamples& samples,
+                 const Options& options) {
+  train::ProgramOptions with;
+  with.session = {.device = options.device(), .tune = Tune::off, .profile = true};
+  train::TrainingProgram program = student.program(with);
+  samples.give(program, 0, [&](const std::string& name) { return program.input(name); });
+  for (int i = 0; i < (options.tiny ? 2 : 10); ++i) {
+    program.run_gradients();
+    program.discard();
+  }
+  put_nodes(out, program.profile());
 }
 
 // The largest difference, relative to the reference.
@@ -74,15 +89,17 @@ Json check_training(const std::string& role, train::TrainMode mode, const Option
                         {"bytes_to_gpu", of.bytes_to_gpu},
                         {"bytes_to_host", of.bytes_to_host}});
   }
-  return {{"network", role},
-          {"mode", mode == train::TrainMode::full ? "full" : "adapter"},
-          {"batch", batch},
-          {"updates", updates},
-          {"loss_difference", loss},
-          {"norm_difference", norm},
-          {"step_ms", std::min(gpu.step_ms, again.step_ms)},
-          {"cpu_step_ms", cpu.step_ms},
-          {"programs", std::move(programs)}};
+  Json out{{"network", role},
+           {"mode", mode == train::TrainMode::full ? "full" : "adapter"},
+           {"batch", batch},
+           {"updates", updates},
+           {"loss_difference", loss},
+           {"norm_difference", norm},
+           {"step_ms", std::min(gpu.step_ms, again.step_ms)},
+           {"cpu_step_ms", cpu.step_ms},
+           {"programs", std::move(programs)}};
+  add_profile(out, student, samples, options);
+  return out;
 }
 
 }  // namespace
