@@ -120,6 +120,35 @@ TEST_F(GpuSession, StatesStayOnTheGpuUntilTheyAreAskedFor) {
   }
 }
 
+// The CPU refuses an index out of range; a GPU, which cannot, leaves that update out.
+TEST_F(GpuSession, UpdatesOutOfRangeAreLeftOut) {
+  NEEDS_IMAGES();
+  const auto scatter = [](const char* reduction, bool constant) {
+    Graph out;
+    const ValueId x = out.add_input("x", DType::f32, Shape{kRows, kSize});
+    const Tensor tuples = Tensor::of<int64_t>({2, 1}, {1, -kRows - 1});
+    const ValueId at = constant ? out.add_constant(tuples) : out.add_input("at", DType::i64, Shape{2, 1}),
+                  ones = out.add_constant(Tensor::of<float>({2, kSize}, std::vector<float>(2 * kSize, 1)));
+    Builder b(out);
+    out.add_output(b.add("ScatterND", {x, at, ones}, {{"reduction", std::string(reduction)}}), "y");
+    return out;
+  };
+  for (const char* name : {"gb10", "rtx4090"}) {
+    emulate(name);
+    Session session(scatter("add", false), {.device = "cuda"});
+    EXPECT_EQ(session.nodes_on_cpu(), std::vector<std::string>());
+    const auto at = session.input<int64_t>("at");
+    at[0] = 1, at[1] = -kRows - 1;
+    std::vector<float> expected = numbers(1);
+    for (size_t i = kSize; i < 2 * kSize; ++i) expected[i] += 1;
+    expect_near(run(session, numbers(1)), expected);
+    EXPECT_EQ(Session(scatter("mul", false), {.device = "cuda"}).nodes_on_cpu(),
+              std::vector<std::string>{"ScatterND (reduction mul)"});
+    EXPECT_EQ(Session(scatter("add", true), {.device = "cuda"}).nodes_on_cpu(),
+              std::vector<std::string>{"ScatterND (an index out of range)"});
+  }
+}
+
 // A run that fails on the processor leaves states as they were, also those that the GPU computes.
 TEST_F(GpuSession, AFailedRunLeavesTheStates) {
   NEEDS_IMAGES();

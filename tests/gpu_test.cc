@@ -146,6 +146,27 @@ TEST_F(GpuTest, KeptMemoryIsOfItsPlaceAndDoesNotStandInTheWay) {
   EXPECT_NE(error_of([&] { gpu->allocate(600000, Place::device); }).find("are needed and"), std::string::npos);
 }
 
+TEST_F(GpuTest, KeptMemoryIsGivenBackWhereTheDriverFindsTooLittle) {
+  for (const auto& [call, place] :
+       {std::pair{"cuMemAlloc_v2:2:2", Place::device}, {"cuMemHostAlloc:2:2", Place::pinned}}) {
+    emulate("rtx4090", call);
+    const auto gpu = GpuDevice::open(0);
+    gpu->allocate_kept(1000, place);
+    EXPECT_EQ(gpu->allocate(5000, place)->place(), place);
+  }
+}
+
+TEST_F(GpuTest, MemoryThatIsGivenBackLaterIsKeptInsteadOfOther) {
+  emulate("rtx4090");
+  const auto gpu = GpuDevice::open(0);
+  constexpr int64_t kMegabyte = int64_t{1} << 20;
+  gpu->allocate_kept(300 * kMegabyte, Place::device);
+  gpu->allocate_kept(310 * kMegabyte, Place::device);
+  EXPECT_EQ(gpu->allocated_bytes(), 310 * kMegabyte);
+  gpu->allocate_kept(600 * kMegabyte, Place::device);
+  EXPECT_EQ(gpu->allocated_bytes(), 310 * kMegabyte) << "that was more than is kept in all";
+}
+
 TEST_F(GpuTest, UnifiedMemoryKeepsAReserveForTheSystem) {
   const auto gpu = GpuDevice::open(0, {.reserve = int64_t{1} << 50});
   const std::string error = error_of([&] { gpu->allocate(100, Place::unified); });

@@ -67,7 +67,7 @@ class Computation {
   // Runs what is missing; without a folder, all of it into memory. In the first process: what there is then.
   Finished finish(const std::atomic<bool>& stop) {
     const int64_t begun = begin(), all = run_.rows();
-    goes_on_ = begun > 0;
+    had_rows_ = begun > 0;
     int64_t row = begun;
     const int64_t start = now_ns(), at_once = run_.options().gpu ? kRowsAtOnceOnGpu : kRowsAtOnce;
     {
@@ -123,7 +123,7 @@ class Computation {
 
   void keep(std::vector<sim::ResultRow> rows) {
     if (writer_) writer_->add(rows);
-    if (goes_on_) return;  // all are read from the folder
+    if (had_rows_) return;  // all are read from the folder
     done_.rows.insert(done_.rows.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
   }
 
@@ -136,7 +136,7 @@ class Computation {
       }
       if (writer_) writer_->finish(done_.info);
     }
-    if (!goes_on_) return;
+    if (!had_rows_) return;
     sim::Results results = sim::read_results(flags_.out, done_.stopped);
     done_.rows = std::move(results.rows);
     if (!done_.stopped) done_.info = std::move(results.info);
@@ -148,7 +148,7 @@ class Computation {
   const RunCommandFlags& flags_;
   Finished done_;
   std::unique_ptr<sim::ResultWriter> writer_;
-  bool goes_on_ = false;  // the folder has rows of an earlier call
+  bool had_rows_ = false;  // the folder has rows of an earlier call
 };
 
 Json number_or_null(const std::optional<double>& value) {

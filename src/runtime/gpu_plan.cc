@@ -129,7 +129,7 @@ void Plan::plan_gpu_memory() {
   side.arena = unified ? arena_ : gpu.allocate(arena_->size(), Place::device);
   side.owned = unified ? owned_ : gpu.allocate(owned_->size(), Place::device);
   int64_t workspace = 0, inputs = 0;
-  std::vector<bool> used(storage_.size()), read_on_host(storage_.size());
+  std::vector<bool> used(storage_.size()), computed(storage_.size()), read_on_host(storage_.size());
   for (const Step& step : steps_) {
     if (step.skipped) continue;
     if (!step.on_gpu) {
@@ -144,7 +144,10 @@ void Plan::plan_gpu_memory() {
       const bool packed = step.state && i < 64 && (step.state->consumed >> i & 1);
       if (node.inputs[i].present() && !packed) used[static_cast<size_t>(storage_of(node.inputs[i]))] = true;
     }
-    for (const ValueId output : node.outputs) used[static_cast<size_t>(storage_of(output))] = true;
+    for (const ValueId output : node.outputs) {
+      const auto storage = static_cast<size_t>(storage_of(output));
+      used[storage] = computed[storage] = true;
+    }
   }
   if (rest_) {
     for (const NodeId id : rest_->nodes) {
@@ -153,12 +156,15 @@ void Plan::plan_gpu_memory() {
       }
     }
   }
-  // A state that nothing here reads gets its next value where that is computed: another program may read it there.
-  std::vector<bool> computed = used;
+  // A state that nothing here reads gets its next value where that is computed, if it can (plan_states()): another
+  // program may read it there.
   for (const State& state : graph_.states()) {
     const int own = storage_of(state.value), next = storage_of(state.next);
-    if (own < 0 || next < 0 || read_on_host[static_cast<size_t>(own)]) continue;
-    if (computed[static_cast<size_t>(next)]) used[static_cast<size_t>(own)] = true;
+    if (rest_ || own < 0 || next < 0 || read_on_host[static_cast<size_t>(own)]) continue;
+    const Value &value = graph_.value(state.value), &after = graph_.value(state.next);
+    const bool same_type = after.dtype == value.dtype && after.shape == value.shape;
+    const bool is_result = std::ranges::any_of(copies_, [&](const Copy& copy) { return copy.storage == own; });
+    if (computed[static_cast<size_t>(next)] && same_type && !is_result) used[static_cast<size_t>(own)] = true;
   }
   side.workspace = gpu.allocate(workspace, gpu.own_place());
   for (const ValueId id : graph_.inputs()) inputs += input_space(storage_[static_cast<size_t>(storage_of(id))].bytes);

@@ -22,9 +22,16 @@ namespace {
 using namespace scalar;  // NOLINT(google-build-using-namespace): what stands in it depends on the number type
 using cuda::kWorldsOfGroup;
 
-// Worlds that are computed together, and how many such parts at a time: as many threads as the largest GPUs hold.
-constexpr int64_t kPart = 16384;
+// Worlds that are computed together, and how many such parts at a time: as many threads as the largest GPUs hold. Fewer
+// in runs of minutes, so that tables of all of them take no more than this.
+constexpr int64_t kPart = 16384, kMostTableBytes = int64_t{2} << 30;
 constexpr size_t kParts = 4;
+
+int64_t worlds_of_part(int steps) {
+  const int64_t of_world = std::max(plans_of(steps), 1) * kRowFields * int64_t{sizeof(float)};
+  const int64_t worlds = kMostTableBytes / (of_world * static_cast<int64_t>(kParts));
+  return std::clamp(worlds / kWorldsOfGroup * kWorldsOfGroup, int64_t{kWorldsOfGroup}, kPart);
+}
 
 std::string kernel_name(const BatchOptions& o) {
   return fmt::format("worlds_{}_{}", kLateralNames[static_cast<int>(o.lateral)],
@@ -51,11 +58,11 @@ class Tables {
   void clear() { used_ = 0; }
   bool empty() const { return used_ == 0; }
   // Memory for one: `host` to be filled, and where it will be on the GPU. Several threads may call.
-  struct Place {
+  struct Slot {
     float* host;
     const float* gpu;
   };
-  Place add() {
+  Slot add() {
     const std::lock_guard lock(mutex_);
     const int64_t at = used_ % kOfPiece * bytes_;
     const auto piece = static_cast<size_t>(used_++ / kOfPiece);
@@ -163,9 +170,10 @@ class Part {
         if (const auto why = not_on_gpu(o.lateral, world.following.planner); !why.empty()) fail("{}", why);
         const float* table = nullptr;
         if (world.course.table) {
-          auto [host, gpu] = tables_.add();
-          each_course_row(world, o.steps, [&](const CourseRow<double>& row) { host = put_row(row, 1, host); });
-          table = gpu;
+          const Tables::Slot slot = tables_.add();
+          float* to = slot.host;
+          each_course_row(world, o.steps, [&](const CourseRow<double>& row) { to = put_row(row, 1, to); });
+          table = slot.gpu;
         }
         const auto k = prepare<Control>(world);
         // A group that is not full computes its last world more than once.
@@ -197,17 +205,18 @@ std::vector<WorldResult> run_parts(int64_t count, const std::function<WorldSpec(
                                    const BatchOptions& o) {
   std::vector<WorldResult> results;
   results.reserve(static_cast<size_t>(count));
+  const int64_t most = worlds_of_part(o.steps);
   std::deque<std::unique_ptr<Part<Control>>> begun;
-  for (int64_t first = 0; first < count; first += kPart) {
+  for (int64_t first = 0; first < count; first += most) {
     std::unique_ptr<Part<Control>> next;
     if (begun.size() == kParts) {
       next = std::move(begun.front());
       begun.pop_front();
       next->finish(results);
     } else {
-      next = std::make_unique<Part<Control>>(o.gpu, std::min(count, kPart), o.steps);
+      next = std::make_unique<Part<Control>>(o.gpu, std::min(count, most), o.steps);
     }
-    next->begin(first, std::min(kPart, count - first), spec, o);
+    next->begin(first, std::min(most, count - first), spec, o);
     begun.push_back(std::move(next));
   }
   for (const auto& part : begun) part->finish(results);

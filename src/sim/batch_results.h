@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "sim/world.h"
 
@@ -14,6 +15,8 @@ namespace sparkpilot::sim {
 // million).
 inline void add_results(std::vector<WorldResult>& results, int64_t count) {
   constexpr int64_t kPage = 4096;
+  if (results.capacity() - results.size() < static_cast<size_t>(count)) fail_internal("sim: no room for results");
+  // Behind the last element, but within the memory that was reserved.
   auto* const begin = reinterpret_cast<std::byte*>(results.data() + results.size());
   const int64_t bytes = count * int64_t{sizeof(WorldResult)};
   parallel_for((bytes + kPage - 1) / kPage, 16, [&](int64_t first, int64_t last) {

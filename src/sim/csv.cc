@@ -70,11 +70,16 @@ void CsvReader::fail_at(size_t column, std::string_view heading, std::string_vie
   fail("{}:{}: column {} ({}): {}", name_, line_, column + 1, heading, what);
 }
 
-std::string csv_field(std::string_view text) {
+std::string one_line(std::string_view text) {
   std::string plain(text);
   for (char& c : plain) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
+  return plain;
+}
+
+std::string csv_field(std::string_view text) {
+  std::string plain = one_line(text);
   if (plain.find_first_of(",\"") == std::string::npos) return plain;
   std::string quoted = "\"";
   for (const char c : plain) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);

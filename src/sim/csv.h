@@ -35,7 +35,9 @@ class CsvReader {
   std::vector<std::string> fields_;
 };
 
-// A text as a field: in quotes where it has to be, control characters as spaces.
+// A text on one line: control characters as spaces.
+std::string one_line(std::string_view text);
+// one_line() as a field: in quotes where it has to be.
 std::string csv_field(std::string_view text);
 
 }  // namespace sparkpilot::sim

@@ -327,6 +327,7 @@ void ResultWriter::continue_run(const RunInfo& info) {
   const fs::path file = folder_ / (finished ? kRowsFile : kUnfinishedFile);
   const std::string text = rows_text(file);
   rows_ = std::ssize(parse_rows(text, begun, file.string()));
+  bytes_ = std::ssize(text);
   if (finished) return;
   fd_ = ::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
   if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(text.size())) != 0) {
@@ -339,6 +340,11 @@ ResultWriter::~ResultWriter() {
 }
 
 void ResultWriter::append(std::string_view text) {
+  bytes_ += std::ssize(text);
+  if (bytes_ > kLargestRows) {
+    fail("{}: the rows take more than {} bytes: run fewer variants in one folder", (folder_ / kUnfinishedFile).string(),
+         kLargestRows);
+  }
   while (!text.empty()) {
     const ssize_t written = ::write(fd_, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;

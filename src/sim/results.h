@@ -91,6 +91,7 @@ class ResultWriter {
 
   int64_t rows() const { return rows_; }  // that are in the file
   bool finished() const { return fd_ < 0; }
+  // Fails (user) before the file would be larger than read_results() takes.
   void add(std::span<const ResultRow> rows);
   // `info`: with what was measured.
   void finish(const RunInfo& info);
@@ -102,7 +103,7 @@ class ResultWriter {
   std::filesystem::path folder_;
   std::unique_ptr<FolderLock> lock_;
   size_t metrics_ = 0;
-  int64_t rows_ = 0;
+  int64_t rows_ = 0, bytes_ = 0;  // of the rows' file
   int fd_ = -1;
 };
 

@@ -153,8 +153,8 @@ Scenario parse_scenario(std::string_view text, const std::string& name) {
     if (table.time[i] <= table.time[i - 1]) fail("{}: row {} does not come after the row before", name, i + 1);
   }
   Scenario scenario;
-  scenario.name =
-      fmt::format("{}:{:08x}", std::filesystem::path(name).stem().string(), Fnv().text(text).value() & 0xffffffff);
+  scenario.name = fmt::format("{}:{:08x}", one_line(std::filesystem::path(name).stem().string()),
+                              Fnv().text(text).value() & 0xffffffff);
   scenario.category = "file";
   scenario.purpose = "a course from a table";
   scenario.seconds = seconds;

@@ -10,6 +10,7 @@
 #include "base/version.h"
 #include "sim/batch_gpu.h"
 #include "sim/batch_lanes.h"
+#include "sim/csv.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::sim {
@@ -111,10 +112,7 @@ ResultRow ScenarioRun::row_of(int64_t row, const WorldResult& result, const std:
   const Scenario& what = scenario(row);
   ResultRow r{what.name, what.category, row % options_.variants, options_.seed};
   if (!failed.empty()) {
-    r.reason = failed;  // on one line, as the table of results has it
-    for (char& c : r.reason) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-    }
+    r.reason = one_line(failed);  // as the table of results has it
     r.values.resize(info_.metrics.size());
     return r;
   }

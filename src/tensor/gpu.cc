@@ -174,9 +174,15 @@ std::byte* GpuDevice::take(int64_t bytes, Place place) {
   if (bytes < 0 || place == Place::host) fail_internal("a GPU allocates {} bytes of {} memory", bytes, name(place));
   if (place == Place::unified && !unified()) fail_internal("unified memory on a GPU that has its own");
   const auto size = static_cast<size_t>(bytes + kAfterEnd);
+  // Once more without what was kept, where the driver finds too little.
+  const auto allocated = [&](const char* call, const auto& allocate) {
+    int error = allocate(api());
+    if (error == cuda::kOutOfMemory && give_back_kept()) error = allocate(api());
+    check(call, error);
+  };
   if (place == Place::pinned) {
     void* pointer = nullptr;
-    CALL(cuMemHostAlloc, &pointer, size, 0);
+    allocated("cuMemHostAlloc", [&](const CudaApi& api) { return api.cuMemHostAlloc(&pointer, size, 0); });
     return static_cast<std::byte*>(pointer);
   }
   if ((expected_ -= bytes) < 0) {
@@ -184,8 +190,12 @@ std::byte* GpuDevice::take(int64_t bytes, Place place) {
     check_available(bytes + kAfterEnd, "");
   }
   cuda::DevicePointer pointer = 0;
-  if (place == Place::unified) CALL(cuMemAllocManaged, &pointer, size, cuda::kAttachGlobal);
-  else CALL(cuMemAlloc_v2, &pointer, size);
+  if (place == Place::unified) {
+    allocated("cuMemAllocManaged",
+              [&](const CudaApi& api) { return api.cuMemAllocManaged(&pointer, size, cuda::kAttachGlobal); });
+  } else {
+    allocated("cuMemAlloc_v2", [&](const CudaApi& api) { return api.cuMemAlloc_v2(&pointer, size); });
+  }
   allocated_ += bytes;
   return reinterpret_cast<std::byte*>(pointer);  // NOLINT(performance-no-int-to-ptr): the driver's type
 }
@@ -222,19 +232,25 @@ std::shared_ptr<Buffer> GpuDevice::allocate_kept(int64_t bytes, Place place) {
 }
 
 void GpuDevice::keep(std::byte* data, int64_t bytes, Place place) noexcept {
+  std::multimap<std::pair<Place, int64_t>, std::byte*> gone;
   try {
     const std::lock_guard lock(mutex_);
-    if (kept_bytes_ + bytes <= kMostKept) {
+    if (bytes <= kMostKept) {
+      while (kept_bytes_ + bytes > kMostKept) {  // other sizes are in use now
+        kept_bytes_ -= kept_.begin()->first.second;
+        gone.insert(kept_.extract(kept_.begin()));
+      }
       kept_.emplace(std::pair(place, bytes), data);
       kept_bytes_ += bytes;
-      return;
+      data = nullptr;
     }
   } catch (const std::bad_alloc&) {
   }
-  give_back(data, bytes, place);
+  for (const auto& [what, other] : gone) give_back(other, what.second, what.first);
+  if (data) give_back(data, bytes, place);
 }
 
-void GpuDevice::give_back_kept() noexcept {
+bool GpuDevice::give_back_kept() noexcept {
   std::multimap<std::pair<Place, int64_t>, std::byte*> all;
   {
     const std::lock_guard lock(mutex_);
@@ -242,6 +258,7 @@ void GpuDevice::give_back_kept() noexcept {
     kept_bytes_ = 0;
   }
   for (const auto& [what, data] : all) give_back(data, what.second, what.first);
+  return !all.empty();
 }
 
 const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string& name, int64_t dynamic_shared,

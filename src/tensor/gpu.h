@@ -72,8 +72,8 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   // `bytes` can still be taken, with the figures: a DGX Spark that runs out of memory stops.
   std::shared_ptr<Buffer> allocate(int64_t bytes, Place place);
   // Memory that is kept when it is given back, for the next call that asks for as much there: to pin memory, or to free
-  // a GPU's, takes longer than using it once does. At most 512 MiB are kept, until this object ends or an allocation
-  // finds too little memory.
+  // a GPU's, takes longer than using it once does. At most 512 MiB are kept, of which some go for what is given back
+  // later; all go when this object ends, or an allocation finds too little memory.
   std::shared_ptr<Buffer> allocate_kept(int64_t bytes, Place place);
   // Memory for the GPU alone with a copy of these bytes, which is there before anything that a stream of this GPU is
   // given afterwards; not inside a recording. `data` may change when the call returns.
@@ -133,7 +133,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   std::byte* take(int64_t bytes, Place place);
   void give_back(std::byte* data, int64_t bytes, Place place) noexcept;
   void keep(std::byte* data, int64_t bytes, Place place) noexcept;
-  void give_back_kept() noexcept;
+  bool give_back_kept() noexcept;                              // whether there was any
   std::multimap<std::pair<Place, int64_t>, std::byte*> kept_;  // for allocate_kept(); kept_bytes_ in all
   int64_t kept_bytes_ = 0;
 };

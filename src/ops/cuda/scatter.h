@@ -26,7 +26,8 @@ struct ScatterArguments {
   unsigned inner, rows;
   unsigned threads;  // of a block, each with one element of a row
 };
-// `sizes`: x's axes that tuples index, at most kMostScatterDepth. All tensors have fewer than 2^31 elements.
+// `sizes`: x's axes that tuples index, at most kMostScatterDepth. All tensors have fewer than 2^31 elements, tuples
+// fewer than 2^30 (`count`).
 ScatterArguments make_scatter(const void* x, const void* indices, bool wide_indices, const void* updates, void* y,
                               std::span<const int64_t> sizes, int64_t count, int64_t inner, bool add);
 KernelLaunch scatter_launch(const ScatterArguments& arguments);

@@ -7,7 +7,8 @@
 namespace sparkpilot::cuda {
 namespace {
 
-constexpr int64_t kMostReads = int64_t{1} << 34;  // of indices: half a second on a GPU
+// Each warp goes through all tuples: so many at most, and so many indices that all warps read together.
+constexpr int64_t kMostTuples = int64_t{1} << 18, kMostReads = int64_t{1} << 34;
 
 struct ScatterState : KernelState {
   const GpuFunction* function = nullptr;
@@ -31,6 +32,7 @@ Acceptance accepts_scatter(const Problem& p) {
   }
   const Shape& indices = p.inputs[1].shape;
   if (indices[indices.rank() - 1] > kMostScatterDepth) return fmt::format("tuples of more than {}", kMostScatterDepth);
+  if (indices.elements(0, indices.rank() - 1) > kMostTuples) return fmt::format("more than {} tuples", kMostTuples);
   if (scatter_reads(arguments_of(p)) > kMostReads) return "too many rows and indices";
   if (!p.is_constant(1)) return true;
   const Tensor& tuples = p.constants[1];
