@@ -117,6 +117,14 @@ function(sparkpilot_kernel_images target)
   set(assembly "")
   set(names "")
   if(NVCC)
+    execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE version ERROR_QUIET)
+    if(version MATCHES "release ([0-9]+)\\.([0-9]+)" AND CMAKE_MATCH_1 LESS 12)
+      message(WARNING "${NVCC} is of CUDA ${CMAKE_MATCH_1}.${CMAKE_MATCH_2}, and kernels need C++20, which 12.0 and newer compile: "
+                      "this build holds no GPU code")
+      set(NVCC "")
+    endif()
+  endif()
+  if(NVCC)
     execute_process(COMMAND ${NVCC} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
     # Two readings of the source, as for 8.0 and as for 9.0, whose kernels wait for the one before them (device_gpu.cuh): machine
     # code of each further architecture is a tenth of a reading's time. PTX is for what is newer. Only the sources named below use what

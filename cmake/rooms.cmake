@@ -424,6 +424,9 @@ function(sparkpilot_script_tests)
       set_tests_properties(tutorial/${name} PROPERTIES LABELS e2e)
     endforeach()
   endif()
+  add_test(NAME cuda/NvccVersion COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/nvcc_version_test.py
+           ${CMAKE_COMMAND} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(cuda/NvccVersion PROPERTIES LABELS unit)
   # What the compiler made of the CUDA kernels: of an nvcc of 12.9 or newer, whose images can be unpacked.
   get_property(by_zstd GLOBAL PROPERTY SPARKPILOT_IMAGES_BY_ZSTD)
   if(TARGET ops AND by_zstd AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)

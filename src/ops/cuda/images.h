@@ -19,7 +19,7 @@ struct Image {
 std::span<const Image> images();
 
 // On which GPUs the kernels have run: said where a GPU is chosen.
-inline constexpr std::string_view kRunOn = "run on an H100 and an H200 so far, elsewhere proven by emulation only";
+inline constexpr std::string_view kRunOn = "run on an H100 and an H200; on other GPUs tested in an emulator only";
 
 // What the images were compiled for, as a list of texts such as "sm_90" and "compute_90"; empty without images.
 std::span<const std::string_view> image_targets();
