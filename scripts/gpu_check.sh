@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Settles on a machine with an NVIDIA GPU what the emulator cannot show (docs/cuda.md, "On a GPU"): runs gpu_check, from the
+# Settles on a machine with an NVIDIA GPU what the emulator cannot show (docs/cuda.md, "Check and measure a GPU"): runs gpu_check, from the
 # package that this lies in or, in the source tree, from build/.
 #
 #   ./gpu_check.sh [--out DIR] [--parts LIST] [--minutes N] [--models DIR] [--soak] ...      --help lists everything
