@@ -13,6 +13,7 @@ used again.
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 from pathlib import Path
@@ -75,7 +76,10 @@ class Recovery:
 
     def train(self, kind: str, seed: int, student: Path) -> dict:
         run = self.out / f"{kind}{seed}"
-        if not (run / "summary.json").exists():
+        summary = run / "summary.json"
+        if summary.exists() and json.loads(summary.read_text())["ended"] == "interrupted":
+            shutil.rmtree(run)
+        if not summary.exists():
             how = [part.format(rank=self.flags.rank) for part in KINDS[kind]]
             rate = self.flags.full_rate if kind == "full" else self.flags.rate
             arguments = ["--supercombo", student, "--data", self.data, "--out", run, *how]
