@@ -34,4 +34,13 @@ Acceptance takes_elements(const Shape& shape) {
   return true;
 }
 
+Acceptance takes_indices(const Tensor& indices, std::span<const int64_t> sizes) {
+  for (int64_t i = 0; i < indices.elements(); ++i) {
+    const auto size = static_cast<double>(sizes[static_cast<size_t>(i) % sizes.size()]);
+    const double index = load_element(indices.dtype(), indices.raw(), i);
+    if (index < -size || index >= size) return "an index out of range";
+  }
+  return true;
+}
+
 }  // namespace sparkpilot::cuda

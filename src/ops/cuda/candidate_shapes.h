@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "ir/op.h"
@@ -21,5 +22,8 @@ std::vector<int64_t> sizes_of(const Shape& shape);
 
 // Whether kernels can number a tensor's elements: at least one, and fewer than 2^31.
 Acceptance takes_elements(const Shape& shape);
+// Whether constant indices are in range, also those that count from the end; element i is one of an axis of
+// sizes[i % sizes.size()]. One that is not is for the CPU, which says which.
+Acceptance takes_indices(const Tensor& indices, std::span<const int64_t> sizes);
 
 }  // namespace sparkpilot::cuda

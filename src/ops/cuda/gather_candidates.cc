@@ -22,13 +22,8 @@ Acceptance takes_picked(const Problem& p) {
   }
   if (!p.is_constant(1)) return true;
   const Shape& x = p.inputs[0].shape;
-  const auto size = static_cast<double>(x[normalize_axis(p.attrs().integer("axis", 0), x.rank())]);
-  const Tensor& indices = p.constants[1];
-  for (int64_t i = 0; i < indices.elements(); ++i) {
-    const double index = load_element(indices.dtype(), indices.raw(), i);
-    if (index < -size || index >= size) return "an index out of range";  // the CPU says which
-  }
-  return true;
+  const int64_t size = x[normalize_axis(p.attrs().integer("axis", 0), x.rank())];
+  return takes_indices(p.constants[1], {&size, 1});
 }
 
 // ---------------------------------------------------------------- Gather

@@ -35,14 +35,8 @@ Acceptance accepts_scatter(const Problem& p) {
   if (indices.elements(0, indices.rank() - 1) > kMostTuples) return fmt::format("more than {} tuples", kMostTuples);
   if (scatter_reads(arguments_of(p)) > kMostReads) return "too many rows and indices";
   if (!p.is_constant(1)) return true;
-  const Tensor& tuples = p.constants[1];
-  const int64_t depth = indices[indices.rank() - 1];
-  for (int64_t i = 0; i < tuples.elements(); ++i) {
-    const auto size = static_cast<double>(p.inputs[0].shape[static_cast<int>(i % depth)]);
-    const double index = load_element(tuples.dtype(), tuples.raw(), i);
-    if (index < -size || index >= size) return "an index out of range";  // the CPU says which
-  }
-  return true;
+  return takes_indices(p.constants[1],
+                       p.inputs[0].shape.dims().first(static_cast<size_t>(indices[indices.rank() - 1])));
 }
 
 std::unique_ptr<KernelState> prepare_scatter(const Problem& p) {
