@@ -34,9 +34,9 @@ int main(int argc, char** argv) {
   app.add_option("--batch", batch);
   app.add_option("--rank", rank);
   app.add_option("--precision", precision, "of the products")->check(CLI::IsMember({"fp32", "bf16"}));
-  bool profile = false;
+  size_t slowest = 0;
   app.add_option("--threads", threads);
-  app.add_flag("--profile", profile, "then the 25 nodes of a micro-batch that took longest");
+  app.add_option("--profile", slowest, "then so many nodes of a micro-batch, those that took longest");
   CLI11_PARSE(app, argc, argv);
   try {
     train::StudentOptions options{.networks = {{role, file}}, .batch = batch};
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
     settings.session.threads = threads > 0 ? threads : available_processors();
     settings.session.tune = Tune::off;
     settings.session.passes.precision = *parse_precision(precision);
-    settings.session.profile = profile;
+    settings.session.profile = slowest > 0;
     train::TrainingProgram program = student.program(settings);
     for (const TensorInfo& input : program.inputs()) fill_random(program.input(input.name), input.name, 1);
     const auto step = [&](int64_t ns[3]) {
@@ -72,11 +72,11 @@ int main(int argc, char** argv) {
     };
     int64_t ns[3];
     for (int i = 0; i < 3; ++i) step(ns);
-    if (profile) {
+    if (slowest > 0) {
       for (int i = 0; i < 3; ++i) step(ns);
       std::vector<NodeProfile> nodes = program.profile().nodes;
       std::ranges::sort(nodes, std::greater<>(), &NodeProfile::total_ns);
-      for (size_t i = 0; i < std::min<size_t>(25, nodes.size()); ++i) {
+      for (size_t i = 0; i < std::min(slowest, nodes.size()); ++i) {
         fmt::print("{:9.3f} ms {} {} {} {}\n", static_cast<double>(nodes[i].total_ns) / 6e6, nodes[i].op,
                    nodes[i].kernel, nodes[i].name, nodes[i].shape);
       }

@@ -41,6 +41,28 @@ TEST(KeepChannelsLast, AChainHasTransposesAtItsBordersOnly) {
   EXPECT_EQ(count(n.graph, "MaxPool"), 0);
 }
 
+// Numbers by channel that are computed, as the gains of an adapter's layers are.
+TEST(KeepChannelsLast, ComputedOperandsOfFewerDimensionsStayBetweenConvolutions) {
+  Net n;
+  const ValueId gains = n.op("Tanh", {n.input("gains", {8, 1, 1})}), gain = n.op("Tanh", {n.input("gain", {1})});
+  const ValueId x = conv(n, n.input("x", {1, 1, 8, 8}), {8, 1, 3, 3}, 1);
+  const ValueId y = conv(n, n.op("Mul", {x, gains}), {8, 8, 3, 3}, 3);
+  n.output(n.op("GlobalAveragePool", {n.op("Sub", {n.op("Div", {gain, n.op("Exp", {y})}), x})}));
+  EXPECT_GT(run_and_compare(n.graph, fuse_and_keep), 0);
+  EXPECT_EQ(count(n.graph, "Transpose"), 0);
+}
+
+// One row of each image's columns would have to be moved: the operation stays with channels first.
+TEST(KeepChannelsLast, ComputedOperandsThatWouldMoveStay) {
+  Net n;
+  const ValueId table = n.input("table", {8, 1, 8});
+  const ValueId x = conv(n, conv(n, n.input("x", {1, 1, 8, 8}), {8, 1, 3, 3}, 1), {8, 8, 3, 3}, 3);
+  const ValueId y = n.op("Div", {x, n.op("Exp", {table})});
+  n.output(n.op("GlobalAveragePool", {conv(n, conv(n, y, {8, 8, 3, 3}, 5), {8, 8, 3, 3}, 7)}));
+  EXPECT_GT(run_and_compare(n.graph, fuse_and_keep), 0);
+  EXPECT_EQ(count(n.graph, "Transpose"), 2);
+}
+
 // An image that comes with channels last is read as it is, under its own name.
 TEST(KeepChannelsLast, InputsKeepTheirNames) {
   Net n;

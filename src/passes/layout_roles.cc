@@ -72,6 +72,18 @@ LayoutRole image_op(Edit& edit, NodeId id) {
   return role;
 }
 
+// A shape with 1s in front, up to the rank.
+Shape padded(const Shape& shape, int rank) {
+  std::vector<int64_t> dims(static_cast<size_t>(rank - shape.rank()), 1);
+  dims.insert(dims.end(), shape.begin(), shape.end());
+  return Shape(std::span<const int64_t>(dims));
+}
+
+// Whether an operand of fewer dimensions than the images needs no copy with channels last, such as a number a channel.
+bool broadcasts_in_place(const Shape& shape, int rank) {
+  return !moves_data(padded(shape, rank), to_channels_last(rank));
+}
+
 LayoutRole elementwise(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   LayoutRole role;
@@ -84,7 +96,7 @@ LayoutRole elementwise(Edit& edit, NodeId id) {
     if (!edit.known(input)) return role;
     const Shape& shape = edit.shape(input);
     if (shape.rank() == rank) role.images[i] = any = true;
-    else if (shape.elements() != 1 || shape.rank() > 1) return role;
+    else if (!broadcasts_in_place(shape, rank)) return role;
   }
   if (any) role.kind = LayoutRole::free;
   return role;
@@ -177,12 +189,11 @@ ValueId flatten_channels_last(Edit& edit, NodeId id, ValueId image) {
   return edit.reshape(id, image, flat);
 }
 
-// A constant operand of an elementwise op, for an output of this rank.
-ValueId adapted_constant(Edit& edit, NodeId id, ValueId value, int rank) {
-  std::vector<int64_t> dims(edit.shape(value).begin(), edit.shape(value).end());
-  if (dims.size() < 2 && edit.shape(value).elements() <= 1) return value;
-  while (static_cast<int>(dims.size()) < rank) dims.insert(dims.begin(), 1);
-  const ValueId whole = edit.reshape(id, value, Shape(std::span<const int64_t>(dims)));
+// An operand of an elementwise op that is not an image with channels last yet, for an output of this rank.
+ValueId adapted_operand(Edit& edit, NodeId id, ValueId value, int rank) {
+  const Shape shape = edit.shape(value);
+  if (shape.rank() < 2 && shape.elements() <= 1) return value;
+  const ValueId whole = edit.reshape(id, value, padded(shape, rank));
   const ValueId moved = edit.transpose(id, whole, to_channels_last(rank));
   std::span<const int64_t> left = edit.shape(moved).dims();
   while (left.size() > 1 && left[0] == 1) left = left.subspan(1);
@@ -331,9 +342,11 @@ std::vector<ValueId> make_channels_last(Edit& edit, NodeId id, std::vector<Value
   if (node.op->traits.elementwise || is_op(node, "Concat")) {
     const int out_rank = edit.shape(node.outputs[0]).rank();
     for (ValueId& input : inputs) {
-      if (input.present() && edit.constant(input)) {
-        input = is_op(node, "Concat") ? edit.transpose(id, input, to_channels_last(out_rank))
-                                      : adapted_constant(edit, id, input, out_rank);
+      if (!input.present()) continue;
+      if (is_op(node, "Concat")) {
+        if (edit.constant(input)) input = edit.transpose(id, input, to_channels_last(out_rank));
+      } else if (edit.constant(input) || edit.shape(input).rank() < out_rank) {
+        input = adapted_operand(edit, id, input, out_rank);
       }
     }
   }

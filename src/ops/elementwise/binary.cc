@@ -67,6 +67,7 @@ std::vector<OpCase> binary_cases(double low, double high, bool floats, bool inte
   add("scalar_left", main, {1}, {3, 7, 5});
   add("short_rows", main, {2, 9, 3}, {3});
   add("rows", main, {9, 37}, {37});
+  add("many_rows", main, {701, 24}, {24});
   add("channels", main, {2, 5, 4, 6}, {5, 1, 1});
   add("both", main, {4, 1, 3, 1}, {5, 1, 18});
   add("empty", main, {0, 4}, {4});

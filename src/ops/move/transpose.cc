@@ -58,6 +58,7 @@ std::vector<OpCase> cases() {
           {"bytes", {CaseInput::range({37, 41}, -9, 9, DType::i8)}, perm({1, 0})},
           {"camera", {CaseInput::range({1, 24, 5, 27}, 0, 255, DType::u8)}, perm({0, 2, 3, 1})},
           {"camera_of_six", {CaseInput::range({2, 6, 13, 27}, 0, 255, DType::u8)}, perm({0, 2, 3, 1})},
+          {"two_cameras", {CaseInput::range({2, 12, 13, 27}, 0, 255, DType::u8)}, perm({0, 2, 3, 1})},
           {"colours", {CaseInput::range({1, 3, 19, 41}, 0, 255, DType::u8)}, perm({0, 2, 3, 1})},
           {"halves_of_four", {CaseInput::of({1, 4, 9, 37}, DType::f16)}, perm({0, 2, 3, 1})},
           {"narrow", {CaseInput::of({70, 3})}, perm({1, 0})},

@@ -203,6 +203,7 @@ std::vector<OpCase> cases() {
   add("channels_first", DType::f32, {2, 7, 5, 9}, {2, 3});
   add("batch_and_image", DType::f32, {3, 4, 5, 2}, {0, 2, 3}, 0);
   add("every_other", DType::f32, {3, 4, 5, 6}, {0, 2});
+  add("blocks_of_pixels", DType::f32, {3, 4, 149, 2}, {1, 3}, 0);
   add("long_rows", DType::f32, {3, kKind == Reduce::prod ? 50 : 9001}, {1});
   add("long_columns", DType::f32, {kKind == Reduce::prod ? 50 : 5000, 3}, {0});
   add("f16", DType::f16, {4, 300}, {1});

@@ -246,6 +246,9 @@ void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int6
         return transpose_thin<T, 8>(from, from_row, to, few, b_begin, b_end);
       }
     }
+    if constexpr (kLanes >= 16) {
+      if (a_count > 8 && a_count < 16) return transpose_thin<T, 16>(from, from_row, to, few, b_begin, b_end);
+    }
   }
   if (a_count < kLanes || b_count < kLanes) return scalar(0, a_count, b_begin, b_end);
   // If a side is not a multiple of a square's, the last square overlaps the one before it.
@@ -262,7 +265,7 @@ void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int6
 
 template <typename T>
 void copy_tiles(Walk walk, int source_inner, const std::byte* from, std::byte* to) {
-  constexpr int64_t kTile = kTileBytes / static_cast<int64_t>(sizeof(T)), kThin = 8;
+  constexpr int64_t kTile = kTileBytes / static_cast<int64_t>(sizeof(T)), kThin = 16;
   const CopyLoop a = walk.last(), b = walk.loops[static_cast<size_t>(source_inner)];
   const int64_t tile = a.count <= kThin ? 16 * kTile : kTile;
   --walk.size;

@@ -34,4 +34,10 @@ Broadcast::Broadcast(const Shape& output, std::span<const Shape> operands) : ele
   }
 }
 
+bool Broadcast::row(int k) const {
+  const auto& strides = strides_[static_cast<size_t>(k)];
+  return strides[last()] == 1 &&
+         std::all_of(strides.begin(), strides.begin() + rank_ - 1, [](int64_t s) { return s == 0; });
+}
+
 }  // namespace sparkpilot

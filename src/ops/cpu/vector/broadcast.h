@@ -27,6 +27,8 @@ class Broadcast {
   bool dense(int k) const { return dense_[static_cast<size_t>(k)]; }
   // Operand k has one element.
   bool scalar(int k) const { return scalar_[static_cast<size_t>(k)]; }
+  // Operand k has the elements of one run, the same in every run.
+  bool row(int k) const;
 
   // Calls fn(position, offsets, n) for the parts of runs that cover the output's elements [begin, end): `position` is
   // an index in the output, offsets[i] an index in operand which[i], n the number of elements.
@@ -97,23 +99,30 @@ const W* block(const Broadcast& b, int k, const T* data, int64_t position, int64
   return scratch;
 }
 
-// Returns operand k block by block; an operand of one element is repeated once at construction.
+// Returns operand k block by block. What every block has, an element or a short run, is repeated once at construction.
 template <typename W, typename T>
 class Blocks {
  public:
-  Blocks(const Broadcast& plan, int k, const T* data) : plan_(plan), k_(k), data_(data), fixed_(plan.scalar(k)) {
-    if (fixed_) std::fill_n(scratch_, kBlock, static_cast<W>(static_cast<Compute<T>>(*data)));
+  Blocks(const Broadcast& plan, int k, const T* data) : plan_(plan), k_(k), data_(data) {
+    if (plan.scalar(k)) repeat(1);
+    else if (plan.row(k) && plan.run() <= kBlock) repeat(plan.run());
   }
   const W* at(int64_t position, int64_t n) {
-    return fixed_ ? scratch_ : block(plan_, k_, data_, position, n, scratch_);
+    return period_ > 0 ? scratch_ + position % period_ : block(plan_, k_, data_, position, n, scratch_);
   }
 
  private:
+  void repeat(int64_t period) {
+    period_ = period;
+    for (int64_t i = 0; i < period; ++i) scratch_[i] = static_cast<W>(static_cast<Compute<T>>(data_[i]));
+    for (int64_t i = period; i < kBlock + period - 1; ++i) scratch_[i] = scratch_[i - period];
+  }
+
   const Broadcast& plan_;
   int k_;
   const T* data_;
-  bool fixed_;
-  alignas(64) W scratch_[kBlock];
+  int64_t period_ = 0;  // of the repeated elements; 0: not repeated
+  alignas(64) W scratch_[2 * kBlock];
 };
 
 }  // namespace sparkpilot

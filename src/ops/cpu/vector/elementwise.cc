@@ -29,8 +29,15 @@ const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t po
 
 namespace {
 
-// Runs shorter than this are gathered into blocks first.
-constexpr int64_t kShortRun = 16;
+// Runs shorter than this are gathered into blocks first; of f32, also longer ones with a row that all runs have.
+constexpr int64_t kShortRun = 16, kShortRow = 128;
+
+bool in_runs(const Call& c, const Broadcast& plan) {
+  if (c.inputs.size() != 2) return false;
+  if (plan.run() == plan.elements()) return true;
+  const bool row = c.outputs[0].dtype == DType::f32 && (plan.row(0) || plan.row(1));
+  return plan.run() >= (row ? kShortRow : kShortRun);
+}
 
 void binary_run(BinaryMath op, const float* a, bool a_steps, const float* b, bool b_steps, float* y, int64_t n) {
   if (a_steps && b_steps) vector_binary(op, a, b, y, n);
@@ -39,6 +46,16 @@ void binary_run(BinaryMath op, const float* a, bool a_steps, const float* b, boo
   else {
     scalar_vector_binary(op, *a, b, y, 1);
     std::fill_n(y + 1, n - 1, *y);
+  }
+}
+
+// Two operands of f32.
+void binary_blocks(const Call& c, const Broadcast& plan, BinaryMath op, int64_t begin, int64_t end) {
+  Blocks<float, float> a(plan, 0, c.inputs[0].as<float>()), b(plan, 1, c.inputs[1].as<float>());
+  auto* y = c.outputs[0].as<float>();
+  for (int64_t i = begin; i < end; i += kBlock) {
+    const int64_t n = std::min(kBlock, end - i);
+    vector_binary(op, a.at(i, n), b.at(i, n), y + i, n);
   }
 }
 
@@ -110,7 +127,7 @@ void integer_runs(const Call& c, const Broadcast& plan, Integers op, int64_t beg
 }  // namespace
 
 void map_integer_nary(const Call& c, const Broadcast& plan, Integers op) {
-  const bool runs = c.inputs.size() == 2 && (plan.run() >= kShortRun || plan.run() == plan.elements());
+  const bool runs = in_runs(c, plan);
   const auto work = [&]<typename T>(T) {
     parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
       if (runs) integer_runs<T>(c, plan, op, begin, end);
@@ -126,9 +143,9 @@ void map_integer_nary(const Call& c, const Broadcast& plan, Integers op) {
 }
 
 void map_vector_nary(const Call& c, const Broadcast& plan, BinaryMath op) {
-  const bool runs = c.inputs.size() == 2 && (plan.run() >= kShortRun || plan.run() == plan.elements());
-  const bool floats = c.outputs[0].dtype == DType::f32;
+  const bool runs = in_runs(c, plan), floats = c.outputs[0].dtype == DType::f32;
   parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    if (!runs && floats && c.inputs.size() == 2) return binary_blocks(c, plan, op, begin, end);
     if (!runs) return nary_blocks(c, plan, op, begin, end);
     if (!floats) return half_runs(c, plan, op, begin, end);
     const auto *a = c.inputs[0].as<float>(), *b = c.inputs[1].as<float>();

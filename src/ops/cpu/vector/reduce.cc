@@ -147,6 +147,10 @@ void reduce_short_rows(Reduce kind, const ReducePlan& plan, const float* x, floa
   for (int64_t o = begin; o < end; ++o) y[o] = finish(kind, y[o], plan.count());
 }
 
+BinaryMath joined_by(Reduce kind) {
+  return kind == Reduce::max ? BinaryMath::max : kind == Reduce::min ? BinaryMath::min : BinaryMath::add;
+}
+
 // One row of outputs, columns [column, column + n), n <= kColumns.
 class Columns {
  public:
@@ -171,35 +175,67 @@ class Columns {
     vector_binary(BinaryMath::add, total, shift, total, n);
   }
 
- private:
-  void accumulate(Reduce kind, int64_t base, int64_t n, float* total) {
+  // The columns of the runs [first, last) before finish(). total: room for wide(n).
+  void accumulate(Reduce kind, int64_t base, int64_t n, float* total, int64_t first, int64_t last) {
     alignas(64) float part[kColumns], scratch[kColumns];
-    const BinaryMath join = kind == Reduce::max   ? BinaryMath::max
-                            : kind == Reduce::min ? BinaryMath::min
-                                                  : BinaryMath::add;
-    std::fill_n(total, n, start(kind));
-    std::fill_n(part, n, start(kind));
+    const BinaryMath join = joined_by(kind);
+    // Narrow rows side by side are added as one wide row, whose parts are added at the end.
+    const int64_t most = rows_at_once(n), width = most * n;
+    std::fill_n(total, width, start(kind));
+    std::fill_n(part, width, start(kind));
     int64_t rows = 0;
-    plan_.each_run(base, [&](int64_t at) {
-      const float* row = floats(x_, at, scratch, n);
+    plan_.each_runs(base, first, last, most, [&](int64_t at, int64_t count) {
+      const int64_t wide = count * n;
+      const float* row = floats(x_, at, scratch, wide);
       if (kind == Reduce::l2 || kind == Reduce::sum_square) {
-        accumulate_squares(row, part, n);
+        accumulate_squares(row, part, wide);
       } else {
-        if (kind == Reduce::l1) vector_unary(UnaryMath::abs, row, scratch, n);
-        vector_binary(join, part, kind == Reduce::l1 ? scratch : row, part, n);
+        if (kind == Reduce::l1) vector_unary(UnaryMath::abs, row, scratch, wide);
+        vector_binary(join, part, kind == Reduce::l1 ? scratch : row, part, wide);
       }
       if (++rows % kRowsInPart == 0) {
-        vector_binary(join, total, part, total, n);
-        std::fill_n(part, n, start(kind));
+        vector_binary(join, total, part, total, width);
+        std::fill_n(part, width, start(kind));
       }
     });
-    vector_binary(join, total, part, total, n);
+    vector_binary(join, total, part, total, width);
+    for (int64_t i = 1; i < most; ++i) vector_binary(join, total, total + i * n, total, n);
   }
+  void accumulate(Reduce kind, int64_t base, int64_t n, float* total) {
+    accumulate(kind, base, n, total, 0, plan_.runs());
+  }
+
+ private:
+  int64_t rows_at_once(int64_t n) const { return plan_.runs_touch() && n == plan_.inner() ? kColumns / n : 1; }
 
   Reduce kind_;
   const ReducePlan& plan_;
   const ConstView& x_;
 };
+
+// Several short runs an output, whose neighbours' lie side by side: the runs of many outputs are added as columns, then
+// the elements of each output.
+void reduce_short_runs(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
+  const int64_t inner = plan.inner(), width = kColumns / inner;
+  const int64_t blocks = (plan.adjacent() + width - 1) / width;
+  const Reduce join = kind == Reduce::max || kind == Reduce::min ? kind : Reduce::sum;
+  parallel_for(plan.outputs() / plan.adjacent() * blocks, 1 + 16384 / (plan.count() * std::min(width, plan.adjacent())),
+               [&](int64_t begin, int64_t end) {
+                 Columns columns(kind, plan, x);
+                 alignas(64) float total[kColumns];
+                 for (int64_t task = begin; task < end; ++task) {
+                   const int64_t first = task % blocks * width, n = std::min(width, plan.adjacent() - first);
+                   const int64_t o = task / blocks * plan.adjacent() + first;
+                   columns.accumulate(kind, plan.base(o), n * inner, total);
+                   for (int64_t i = 0; i < n; ++i) {
+                     float value = total[i * inner];
+                     for (int64_t k = 1; k < inner; ++k) value = combine(join, value, total[i * inner + k]);
+                     total[i] = finish(kind, value, plan.count());
+                   }
+                   floats_to(y.dtype, total, y.data, o, n);
+                 }
+               });
+}
 
 // --- integers: no rounding, so any order gives the same result
 Integers integers_of(Reduce kind) {
@@ -285,11 +321,46 @@ void integer_extreme(bool max, DType dtype, const void* x, int64_t n, void* best
   });
 }
 
+namespace {
+
+// Few columns of many rows: parts of the rows, as many as the shape asks for, by several threads, then their sums.
+constexpr int64_t kRowParts = 16, kFewBlocks = 4;
+
+void reduce_parts(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
+  const int64_t blocks = (plan.inner() + kColumns - 1) / kColumns, rows = plan.outputs() / plan.inner();
+  const auto columns_of = [&](int64_t task) { return std::min(kColumns, plan.inner() - task % blocks * kColumns); };
+  const auto offset_of = [&](int64_t task) { return plan.base(task / blocks) + task % blocks * kColumns; };
+  alignas(64) float parts[kFewBlocks * kRowParts][kColumns];
+  parallel_for(rows * blocks * kRowParts, 1, [&](int64_t begin, int64_t end) {
+    Columns columns(kind, plan, x);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t task = i / kRowParts, part = i % kRowParts;
+      columns.accumulate(kind, offset_of(task), columns_of(task), parts[i], plan.runs() * part / kRowParts,
+                         plan.runs() * (part + 1) / kRowParts);
+    }
+  });
+  for (int64_t task = 0; task < rows * blocks; ++task) {
+    const int64_t n = columns_of(task);
+    float* total = parts[task * kRowParts];
+    for (int64_t i = 1; i < kRowParts; ++i) vector_binary(joined_by(kind), total, total + i * kColumns, total, n);
+    for (int64_t i = 0; i < n; ++i) total[i] = finish(kind, total[i], plan.count());
+    floats_to(y.dtype, total, y.data, task / blocks * plan.inner() + task % blocks * kColumns, n);
+  }
+}
+
+}  // namespace
+
 void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
+  constexpr int64_t kLong = int64_t{1} << 17;  // elements that several threads share
   const int64_t grain = 1 + 16384 / (plan.count() + 1);
+  const bool joins = kind != Reduce::log_sum_exp;  // partial results by joined_by()
+  if (plan.inner_reduced() && !plan.single_run() && plan.count() > 0 && plan.inner() <= kShortRow &&
+      plan.adjacent() >= kShortRow && joins) {
+    return reduce_short_runs(kind, plan, x, y);
+  }
   if (plan.inner_reduced()) {
-    const bool is_short = plan.single_run() && plan.inner() <= kShortRow && x.dtype == DType::f32 &&
-                          y.dtype == DType::f32 && kind != Reduce::log_sum_exp;
+    const bool is_short =
+        plan.single_run() && plan.inner() <= kShortRow && x.dtype == DType::f32 && y.dtype == DType::f32 && joins;
     parallel_for(plan.outputs(), grain, [&](int64_t begin, int64_t end) {
       if (is_short) return reduce_short_rows(kind, plan, x.as<float>(), y.as<float>(), begin, end);
       for (int64_t o = begin; o < end; ++o) {
@@ -302,6 +373,9 @@ void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, cons
   }
   const int64_t blocks = (plan.inner() + kColumns - 1) / kColumns;
   const int64_t rows = plan.inner() == 0 ? 0 : plan.outputs() / plan.inner();
+  if (joins && rows * blocks <= kFewBlocks && plan.outputs() * plan.count() >= kLong) {
+    return reduce_parts(kind, plan, x, y);
+  }
   parallel_for(rows * blocks, 1 + grain / std::clamp<int64_t>(plan.inner(), 1, kColumns),
                [&](int64_t begin, int64_t end) {
                  Columns columns(kind, plan, x);

@@ -33,23 +33,44 @@ class ReducePlan {
     return offset;
   }
 
+  // How many outputs in a row have runs that lie side by side (inner_reduced); 1 if none do.
+  int64_t adjacent() const {
+    if (kept_.rank == 0 || kept_.strides[at(kept_.rank - 1)] != inner_) return 1;
+    return kept_.dims[at(kept_.rank - 1)];
+  }
   // Whether each output is the reduction of a single run.
   bool single_run() const { return reduced_.rank == 0 && count_ > 0; }
+  // Runs that are reduced to one output.
+  int64_t runs() const { return inner_reduced_ ? (inner_ == 0 ? 0 : count_ / inner_) : count_; }
+  // Whether runs that follow one another in the innermost reduced axis lie side by side.
+  bool runs_touch() const { return reduced_.rank > 0 && reduced_.strides[at(reduced_.rank - 1)] == inner_; }
   // Calls fn(offset) for every run that is reduced into the outputs at `base`; never if count() is 0.
   template <typename Fn>
   void each_run(int64_t base, Fn&& fn) const {
+    if (count_ > 0) each_runs(base, 0, runs(), 1, [&](int64_t offset, int64_t) { fn(offset); });
+  }
+  // Calls fn(offset, n) for the runs [first, last) of the outputs at `base`, n of them at a time that lie side by side,
+  // at most `most`, which is 1 where they do not touch.
+  template <typename Fn>
+  void each_runs(int64_t base, int64_t first, int64_t last, int64_t most, Fn&& fn) const {
     std::array<int64_t, Shape::kMaxRank> index{};
-    if (count_ == 0) return;
-    for (int64_t offset = base;;) {
-      fn(offset);
+    int64_t offset = base, left = last - first, rest = first;
+    for (int d = reduced_.rank - 1; d >= 0 && rest > 0; --d) {
+      index[at(d)] = rest % reduced_.dims[at(d)];
+      offset += index[at(d)] * reduced_.strides[at(d)];
+      rest /= reduced_.dims[at(d)];
+    }
+    while (left > 0) {
       int d = reduced_.rank - 1;
-      for (; d >= 0; --d) {
-        offset += reduced_.strides[at(d)];
-        if (++index[at(d)] < reduced_.dims[at(d)]) break;
+      const int64_t n = d < 0 ? 1 : std::min({most, left, reduced_.dims[at(d)] - index[at(d)]});
+      fn(offset, n);
+      left -= n;
+      for (int64_t steps = n; d >= 0; --d, steps = 1) {
+        offset += steps * reduced_.strides[at(d)];
+        if ((index[at(d)] += steps) < reduced_.dims[at(d)]) break;
         offset -= reduced_.strides[at(d)] * reduced_.dims[at(d)];
         index[at(d)] = 0;
       }
-      if (d < 0) return;
     }
   }
 
