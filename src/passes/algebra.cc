@@ -6,6 +6,7 @@
 #include "passes/edit.h"
 #include "passes/pass.h"
 #include "passes/strided.h"
+#include "passes/sum_of_pads.h"
 
 namespace sparkpilot {
 namespace {
@@ -330,6 +331,7 @@ constexpr Rule kRules[] = {drop_copy,
                            merge_view_chain,
                            merge_casts,
                            merge_concats,
+                           concat_sum_of_pads,
                            pad_into_window,
                            softmax_between_reshapes,
                            softmax_between_transposes,

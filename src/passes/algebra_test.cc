@@ -177,6 +177,34 @@ TEST(SimplifyAlgebra, LeavesSelectionsThatAreNoSlice) {
 }
 
 // A list that grows by one at a time becomes one Concat, with the parts in their order.
+// The gradient of a value that is sliced: the ranges come in any order, one lies over another, one along another axis.
+TEST(SimplifyAlgebra, SumsOfPadsBecomeOneConcat) {
+  Net n;
+  const auto pad = [&](const char* name, const Shape& shape, std::initializer_list<int64_t> pads) {
+    return n.op("Pad", {n.input(name, shape), n.b.ints(pads)});
+  };
+  const ValueId a = pad("a", {2, 3}, {0, 5, 0, 2}), b = pad("b", {2, 4}, {0, 0, 0, 6}), whole = n.input("x", {2, 10});
+  const ValueId over = pad("over", {2, 2}, {0, 4, 0, 4}), c = pad("c", {2, 1}, {0, 8, 0, 1});
+  const ValueId row = pad("row", {1, 10}, {1, 0, 0, 0});
+  n.output(n.op("Add", {n.op("Add", {n.op("Add", {a, whole}), n.op("Add", {b, over})}), n.op("Add", {c, row})}));
+  EXPECT_EQ(run_and_compare(n.graph, simplify_algebra), 1);
+  EXPECT_EQ(count(n.graph, "Concat"), 1);
+  EXPECT_EQ(count(n.graph, "Pad"), 2);  // over, row
+  EXPECT_EQ(count(n.graph, "Add"), 3);
+}
+
+TEST(SimplifyAlgebra, LeavesPadsThatOthersReadOrThatAddMoreThanZeros) {
+  Net n;
+  const ValueId a = n.op("Pad", {n.input("a", {2, 3}), n.b.ints({0, 5, 0, 2})});
+  const ValueId b = n.op("Pad", {n.input("b", {2, 4}), n.b.ints({0, 0, 0, 6}), n.scalar(1)});
+  const ValueId c = n.op("Pad", {n.input("c", {2, 1}), n.b.ints({0, 4, 0, 5})}, {{"mode", std::string("edge")}});
+  n.output(n.op("Add", {n.op("Add", {a, b}), c}));
+  const ValueId d = n.op("Pad", {n.input("d", {2, 4}), n.b.ints({0, 0, 0, 6})});
+  n.output(n.op("Add", {d, n.op("Pad", {n.input("e", {2, 4}), n.b.ints({0, 6, 0, 0})})}));
+  n.output(n.op("Neg", {d}));
+  EXPECT_EQ(run_and_compare(n.graph, simplify_algebra), 0);
+}
+
 TEST(Algebra, MergesAChainOfConcats) {
   testing::Net net;
   const ValueId x = net.input("x", Shape{2, 3}), y = net.input("y", Shape{1, 3});
