@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/folder_lock.h"
+#include "base/parallel.h"
 #include "base/version.h"
 #include "comm/nccl.h"
 #include "hw/cpu.h"
@@ -513,14 +514,17 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& out) {
 void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices, bool average,
                       const std::function<void(size_t place, int64_t entry)>& take) {
   const Feed feed(program, samples, "chosen");
+  const ThreadScope threads(program.options().session.threads);
   const auto fields = samples.fields();
   std::vector<Tensor> batch;
   for (const Field& field : fields) batch.emplace_back(field.dtype, field.shape.inserted(0, feed.batch()));
   for (size_t first = 0; first < indices.size(); first += static_cast<size_t>(feed.batch())) {
     const auto count = std::min(feed.batch(), std::ssize(indices) - static_cast<int64_t>(first));
-    for (int64_t entry = 0; entry < feed.batch(); ++entry) {
-      read_entry(samples, indices[first + static_cast<size_t>(std::min(entry, count - 1))], batch, entry);
-    }
+    parallel_for(feed.batch(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t entry = begin; entry < end; ++entry) {
+        read_entry(samples, indices[first + static_cast<size_t>(std::min(entry, count - 1))], batch, entry);
+      }
+    });
     feed.give(batch, [&](const std::string& name) { return program.evaluation_input(name, average); });
     program.run_evaluation(average);
     for (int64_t entry = 0; entry < count; ++entry) take(first + static_cast<size_t>(entry), entry);
