@@ -66,6 +66,7 @@ int read_planes(Graph& graph);         // lets first layers read images with cha
 int read_images(Graph& graph);         // lets a GPU's first layers round and find an image's elements themselves
 int chain_convolutions(Graph& graph);  // makes expand, depthwise and project one node
 int fuse_heads(Graph& graph);          // products of one row that do not need one another's results, in one node
+int chain_elementwise(Graph& graph);   // makes elementwise ops that follow one another one node
 int store_half(Graph& graph);          // 16-bit weights where that is exact, for products that read them only once
 
 // A part of folding: replaces an If with a constant condition by the branch that runs. Returns whether it did.

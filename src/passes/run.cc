@@ -29,6 +29,7 @@ constexpr Pass kPasses[] = {
     {"images", "first layers round images and find their channels themselves", true, read_images, Device::cuda},
     {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions, Device::cpu},
     {"heads", "products of one row that do not wait for one another as one node", true, fuse_heads, Device::cuda},
+    {"elementwise", "elementwise ops that follow one another as one node", true, chain_elementwise},
     {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half, Device::cpu},
     {"dce", "dead code", true, drop_dead},
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "ir/elementwise_chain.h"
 #include "ops/cuda/candidate_shapes.h"
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/elementwise.h"
@@ -123,9 +124,30 @@ Chain pow_chain(const Problem& p) {
   return chain;
 }
 
+// The steps of a chain that a pass made.
+Chain written_chain(const Problem& p) {
+  Chain chain{.inputs = {}, .integers = false};
+  for (size_t i = 0; i < p.inputs.size(); ++i) chain.inputs.push_back(i);
+  const auto operand = [](int input) { return input == ChainStep::kKept ? kKept : static_cast<uint8_t>(input); };
+  for (const std::string& text : p.attrs().texts("steps")) {
+    const ChainStep step = parse_chain_step(text);
+    const auto* const row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.op == step.op; });
+    const Function function = step.kind == ChainStep::keep    ? Function::keep
+                              : step.kind == ChainStep::load  ? Function::load
+                              : step.kind == ChainStep::where ? Function::select
+                                                              : row->function;
+    chain.steps.push_back({.function = function,
+                           .operand = operand(step.first),
+                           .second = operand(step.second),
+                           .reversed = step.reversed});
+  }
+  return chain;
+}
+
 std::optional<Chain> chain_of(const Problem& p) {
   const std::string_view op = p.node->op->name;
   const Attributes& attrs = p.attrs();
+  if (op == "ElementwiseChain") return written_chain(p);
   if (op == "Cast") return Chain{};
   if (op == "Clip") return clip_chain(p);
   if (op == "Pow") return pow_chain(p);
