@@ -204,8 +204,10 @@ std::span<const std::string_view> image_targets() {
 
 }  // namespace sparkpilot::cuda
 ]])
-  target_sources(${target} PRIVATE ${folder}/image_table.cc)
-  # In a unity file it would not be made anew when an image changes.
-  set_source_files_properties(${folder}/image_table.cc PROPERTIES OBJECT_DEPENDS "${files}" SKIP_PRECOMPILE_HEADERS ON
-                              SKIP_UNITY_BUILD_INCLUSION ON)
+  # Of its own, because a library with few other sources of `target` takes it, too (package.cmake).
+  add_library(${target}_images OBJECT ${folder}/image_table.cc)
+  sparkpilot_flags(${target}_images)
+  target_link_libraries(${target}_images PRIVATE fmt::fmt)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_images>)
+  set_source_files_properties(${folder}/image_table.cc PROPERTIES OBJECT_DEPENDS "${files}")
 endfunction()

@@ -30,16 +30,17 @@ function(sparkpilot_library)
 endfunction()
 
 # The environment for learning, as a shared library of C functions (include/sparkpilot/sim_env.h). Of the rooms it takes the
-# simulator's own files alone, and what they need of base and hw is compiled for it.
+# simulator's own files alone, and what they need of others is compiled for it: it needs none of the libraries of the rest.
 function(sparkpilot_sim_library)
   if(NOT TARGET sim OR SPARKPILOT_PLAIN OR SPARKPILOT_SANITIZE OR SPARKPILOT_FUZZ)
     return()
   endif()
-  set(base error nearest parallel team)
-  list(TRANSFORM base PREPEND ${PROJECT_SOURCE_DIR}/src/base/)
-  list(TRANSFORM base APPEND .cc)
+  set(parts capi/sim_env base/error base/file base/nearest base/parallel base/resolve_in_root base/team hw/cpu hw/cuda_api hw/gpu_driver hw/gpu_driver_call hw/gpu_driver_cuda hw/gpu_driver_nvml hw/memory hw/parse_text hw/probe_memory hw/system_source ops/cuda/images tensor/dtype tensor/gpu
+            tensor/gpu_stream tensor/shape tensor/small_floats tensor/tensor)
+  list(TRANSFORM parts PREPEND ${PROJECT_SOURCE_DIR}/src/)
+  list(TRANSFORM parts APPEND .cc)
   set(exports ${PROJECT_SOURCE_DIR}/src/capi/sim_env.map)
-  add_library(sim_shared SHARED ${PROJECT_SOURCE_DIR}/src/capi/sim_env.cc ${PROJECT_SOURCE_DIR}/src/hw/cpu.cc ${base})
+  add_library(sim_shared SHARED ${parts} $<TARGET_OBJECTS:ops_images>)
   sparkpilot_flags(sim_shared)
   add_dependencies(sim_shared sim)
   target_link_libraries(sim_shared PRIVATE $<TARGET_FILE:sim> fmt::fmt sparkpilot::hwy Threads::Threads

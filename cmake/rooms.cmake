@@ -464,6 +464,13 @@ function(sparkpilot_script_tests)
     target_link_libraries(sim_env_test PRIVATE sim_shared m)
     add_test(NAME capi/SimEnv COMMAND sim_env_test)
     set_tests_properties(capi/SimEnv PROPERTIES LABELS e2e)
+    if(TARGET emulated_cuda)
+      foreach(gpu gb10 h100)
+        add_test(NAME capi/SimEnvOnAnEmulatedGpu/${gpu} COMMAND sim_env_test cuda)
+        set_tests_properties(capi/SimEnvOnAnEmulatedGpu/${gpu} PROPERTIES LABELS e2e SKIP_RETURN_CODE 77
+          ENVIRONMENT "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:emulated_cuda>;EMULATED_GPU=${gpu}")
+      endforeach()
+    endif()
     if(NOT CMAKE_CROSSCOMPILING)
       add_test(NAME capi/SimEnvSymbols COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/sim_env_symbols_test.py
                $<TARGET_FILE:sim_shared>)

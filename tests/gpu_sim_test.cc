@@ -1,5 +1,6 @@
 // Simulated worlds on the emulated GPU: the bits of the processor's single worlds.
 #include <cstdlib>
+#include <cstring>
 
 #include "base/parallel.h"
 #include "base/test_files.h"
@@ -8,6 +9,7 @@
 #include "ops/cuda/images.h"
 #include "sim/batch.h"
 #include "sim/test_worlds.h"
+#include "sim/world_stepper_gpu.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::sim {
@@ -99,6 +101,117 @@ TEST_F(GpuSim, RefusesThePlannerMpc) {
     EXPECT_EQ(error.kind(), ErrorKind::user);
     EXPECT_NE(std::string(error.what()).find("the planner mpc runs on the CPU only"), std::string::npos);
   }
+}
+
+// Worlds at times of their own, on the GPU and on the processor by turns: what a caller gets is the same to the bit.
+class SteppedPair {
+ public:
+  SteppedPair(int64_t count, StepperOptions options)
+      : count_(count),
+        cpu_(count, with(options, {})),
+        gpu_(count, with(options, worlds_on_gpu(GpuDevice::open(0)))),
+        random_(3) {}
+  void reset(const std::vector<uint8_t>* mask) {
+    for (WorldStepper* each : {&cpu_, &gpu_}) each->reset(mask ? mask->data() : nullptr, varied);
+    std::vector<float> got(observed()), expected(observed());
+    cpu_.observe(expected.data());
+    gpu_.observe(got.data());
+    EXPECT_TRUE(same(got, expected)) << "after a reset";
+  }
+  void step(int steps) {
+    std::vector<float> commands(static_cast<size_t>(count_) * 2);
+    const double most = cpu_.options().torque ? 1 : 90;
+    for (size_t i = 0; i < commands.size(); ++i)
+      commands[i] = static_cast<float>(i % 2 ? random_.uniform(-4, 3) : most * random_.uniform(-1, 1));
+    const size_t costs = static_cast<size_t>(count_) * step_costs().size();
+    std::vector<float> got(observed()), expected(observed()), got_costs(costs), expected_costs(costs);
+    cpu_.step(commands.data(), steps, expected.data(), expected_costs.data());
+    gpu_.step(commands.data(), steps, got.data(), got_costs.data());
+    EXPECT_TRUE(same(got, expected)) << steps << " steps";
+    EXPECT_TRUE(same(got_costs, expected_costs)) << steps << " steps";
+  }
+  void compare() {
+    for (int64_t i = 0; i < count_; ++i) {
+      EXPECT_EQ(gpu_.steps(i), cpu_.steps(i));
+      EXPECT_EQ(gpu_.diverged(i), cpu_.diverged(i));
+      EXPECT_EQ(gpu_.collided(i), cpu_.collided(i));
+      EXPECT_EQ(gpu_.result(i), cpu_.result(i)) << i;
+    }
+    const auto got = gpu_.trace_row(count_ / 2),
+               expected = cpu_.trace_row(count_ / 2);  // NaN where there is no car ahead
+    EXPECT_EQ(std::memcmp(got.data(), expected.data(), sizeof(got)), 0);
+  }
+
+ private:
+  static StepperOptions with(StepperOptions options, StepperPlace place) {
+    options.number = Number::single;
+    options.elsewhere = std::move(place);
+    return options;
+  }
+  static bool same(const std::vector<float>& a, const std::vector<float>& b) {
+    return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  }
+  size_t observed() const { return static_cast<size_t>(count_) * observed_numbers().size(); }
+
+  int64_t count_;
+  WorldStepper cpu_, gpu_;
+  Random random_;
+};
+
+TEST_F(GpuSim, WorldsSteppedFromOutsideGiveTheBitsOfTheProcessor) {
+  constexpr int64_t kCount = 75;
+  std::vector<uint8_t> every_third(kCount), last(kCount);
+  for (size_t i = 0; i < every_third.size(); ++i) every_third[i] = i % 3 == 1;
+  last.back() = 1;
+  for (const char* name : {"gb10", "h100"}) {
+    emulate(name);
+    for (const bool torque : {true, false}) {
+      for (const Tyres tyres : kTyres) {
+        SteppedPair pair(kCount, {.torque = torque, .longitudinal = tyres == Tyres::linear, .tyres = tyres, .seed = 9});
+        pair.reset(nullptr);
+        for (const int steps : {5, 1, 3, 12, 4}) pair.step(steps);
+        pair.reset(&every_third);
+        for (const int steps : {7, 23, 1, 100}) pair.step(steps);
+        pair.compare();
+        pair.reset(&last);
+        for (int i = 0; i < 20; ++i) pair.step(5);
+        pair.compare();
+      }
+    }
+  }
+}
+
+std::string refusal_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::user);
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST_F(GpuSim, SteppedWorldsRefuseWhatTheProcessorDoes) {
+  emulate_plainly();
+  WorldStepper worlds(40, {.elsewhere = worlds_on_gpu(GpuDevice::open(0))});
+  std::vector<float> commands(80, 0.1f);
+  EXPECT_NE(refusal_of([&] { worlds.step(commands.data(), 5); }).find("world 0 was never begun"), std::string::npos);
+  worlds.reset(nullptr, varied);
+  worlds.step(commands.data(), 5);
+  std::vector<float> before(40 * observed_numbers().size()), after = before;
+  worlds.observe(before.data());
+  commands[6] = NAN;
+  EXPECT_NE(refusal_of([&] { worlds.step(commands.data(), 5); }).find("command of world 3 is nan"), std::string::npos);
+  const auto broken = [](int64_t i) {
+    WorldSpec world = varied(i);
+    if (i == 39) world.following.planner = Planner::mpc;
+    return world;
+  };
+  EXPECT_NE(refusal_of([&] { worlds.reset(nullptr, broken); }).find("the planner mpc runs on the CPU only"),
+            std::string::npos);
+  worlds.observe(after.data());
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(worlds.steps(5), 5);
 }
 
 // The program, as a user calls it.

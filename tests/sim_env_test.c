@@ -61,7 +61,10 @@ static void bad_arguments(void) {
   bad = options, bad.plant = "boat", expect_error(&bad, "boat");
   bad = options, bad.planner = "ipm", expect_error(&bad, "no planner is named \"ipm\", expected cruise, idm, mpc");
   bad = options, bad.planner = NULL, expect_error(&bad, "planner is null");
-  bad = options, bad.device = "cuda", expect_error(&bad, "runs on the processor only");
+  bad = options, bad.device = "tpu", expect_error(&bad, "no device \"tpu\", expected cpu, cuda or cuda:N");
+  bad = options, bad.device = "cuda:-1", expect_error(&bad, "no device \"cuda:-1\"");
+  bad = options, bad.device = "cuda:0x", expect_error(&bad, "no device \"cuda:0x\"");
+  bad = options, bad.device = NULL, expect_error(&bad, "device is null");
   bad = options, bad.steering = 2, expect_error(&bad, "steering is 2");
   bad = options, bad.autoreset = -1, expect_error(&bad, "autoreset is -1");
   bad = options, bad.steps_per_action = 0, expect_error(&bad, "0 steps an action");
@@ -214,9 +217,41 @@ static void planners(int count) {
   CHECK(collisions == 0 && mpc > 7 && mpc < 14); /* openpilot's stops further away */
 }
 
-int main(void) {
+/* All that steps give on another device is what the processor gives, to the bit, over several episodes. */
+static int same_on(const char* device, int count) {
+  enum { STEPS = 60, ROW = MOST_OBSERVATIONS + 1 + SPARKPILOT_SIM_REWARDS + 3 };
+  static float seen[2][STEPS][WORLDS * ROW];
+  for (int side = 0; side < 2; ++side) {
+    sparkpilot_sim_options options = options_of(SPARKPILOT_SIM_SAME_STEP);
+    options.device = side == 0 ? "cpu" : device;
+    sparkpilot_sim_env* env = sparkpilot_sim_make(&options);
+    if (env == NULL) {
+      puts(sparkpilot_sim_error());
+      return strstr(sparkpilot_sim_error(), "holds no GPU code") != NULL ? 77 : EXIT_FAILURE;
+    }
+    CHECK(sparkpilot_sim_reset(env, NULL, NULL, &buffers) == 0);
+    for (int step = 0; step < STEPS; ++step) {
+      for (int i = 0; i < WORLDS; ++i) actions[i] = (float)((i * 7 + step * 3) % 21 - 10) / 20;
+      CHECK(sparkpilot_sim_step(env, actions, &buffers) == 0);
+      for (int i = 0; i < WORLDS; ++i) {
+        float* row = &seen[side][step][i * ROW];
+        memcpy(row, &observations[i * count], sizeof(float) * (size_t)count);
+        memcpy(row + MOST_OBSERVATIONS, &terms[i * SPARKPILOT_SIM_REWARDS], sizeof(float) * SPARKPILOT_SIM_REWARDS);
+        row[ROW - 1] = rewards[i], row[ROW - 2] = terminated[i], row[ROW - 3] = truncated[i], row[ROW - 4] = ended[i];
+      }
+    }
+    sparkpilot_sim_free(env);
+  }
+  CHECK(memcmp(seen[0], seen[1], sizeof seen[0]) == 0);
+  printf(failures ? "%d failures\n" : "all is as it should be\n", failures);
+  return failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* Without an argument all but other devices; with a device's name that it gives what the processor gives. */
+int main(int argc, char** argv) {
   const int count = columns(sparkpilot_sim_observation);
   CHECK(count > 10 && count <= MOST_OBSERVATIONS);
+  if (argc > 1) return same_on(argv[1], count);
   CHECK(columns(sparkpilot_sim_term) == SPARKPILOT_SIM_REWARDS);
   CHECK(sparkpilot_sim_version() == SPARKPILOT_SIM_VERSION);
   CHECK(strcmp(sparkpilot_sim_error(), "") == 0);

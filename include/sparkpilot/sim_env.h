@@ -42,7 +42,7 @@ typedef struct {
   const char* vehicle;      /* a preset: civic, compact, sedan, sports, suv, truck; or any: drawn for each episode */
   const char* plant;        /* bicycle, bicycle_linear, kinematic */
   const char* planner;      /* how cars ahead are followed: idm, cruise, mpc (`sparkpilot sim run --planner`) */
-  const char* device;       /* cpu */
+  const char* device;       /* cpu, or cuda or cuda:N: a GPU, without the planner mpc */
   int32_t steering;         /* SPARKPILOT_SIM_TORQUE ... */
   int32_t longitudinal;     /* 1: actions have acceleration too; 0: openpilot's longitudinal control drives */
   int32_t autoreset;        /* SPARKPILOT_SIM_NEXT_STEP ... */

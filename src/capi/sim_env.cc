@@ -1,13 +1,17 @@
 // The C interface of the environment for learning: what crosses it is checked, no exception does.
 #include "sparkpilot/sim_env.h"
 
+#include <charconv>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "sim/learning_env.h"
+#include "sim/world_stepper_gpu.h"
+#include "tensor/gpu.h"
 
 using namespace sparkpilot;  // NOLINT: the names of the C interface are global
 
@@ -69,16 +73,26 @@ std::vector<std::string> names_of(std::string_view list) {
   }
 }
 
+// The GPU's number; none: the processor.
+std::optional<int> gpu_named(std::string_view device) {
+  if (device == "cpu") return {};
+  if (device == "cuda") return 0;
+  int number = -1;
+  if (device.starts_with("cuda:")) {
+    const std::string_view digits = device.substr(5);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error == std::errc() && end == digits.data() + digits.size() && number >= 0) return number;
+  }
+  fail("sim: no device \"{}\", expected cpu, cuda or cuda:N", device);
+}
+
 sim::LearningOptions learning_options(const sparkpilot_sim_options& o) {
   if (o.version != SPARKPILOT_SIM_VERSION) {
     fail("sim: options of version {}, this library has {}", o.version, SPARKPILOT_SIM_VERSION);
   }
   between(o.threads, 0, 4096, "threads");
-  const std::string device = text(o.device, "device");
-  if (device != "cpu") {
-    fail("sim: no device \"{}\": the environment for learning runs on the processor only, expected cpu", device);
-  }
   sim::LearningOptions to;
+  if (const auto gpu = gpu_named(text(o.device, "device"))) to.elsewhere = sim::worlds_on_gpu(GpuDevice::open(*gpu));
   to.worlds = o.worlds;
   to.scenarios = sim::select_scenarios(names_of(text(o.scenarios, "scenarios")));
   to.vehicle = text(o.vehicle, "vehicle");

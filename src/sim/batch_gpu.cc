@@ -13,6 +13,7 @@
 #include "ops/cuda/worlds.h"
 #include "sim/alone-inl.h"
 #include "sim/batch_results.h"
+#include "sim/gpu_memory.h"
 #include "sim/world_fields.h"
 #include "tensor/gpu.h"
 
@@ -36,19 +37,6 @@ int64_t worlds_of_part(int steps) {
 std::string kernel_name(const BatchOptions& o) {
   return fmt::format("worlds_{}_{}", kLateralNames[static_cast<int>(o.lateral)],
                      kTyresNames[static_cast<int>(o.tyres)]);
-}
-
-// Memory on both sides: one buffer twice where they share it.
-struct TwoSides {
-  std::shared_ptr<Buffer> host, gpu;
-};
-TwoSides on_both_sides(GpuDevice& gpu, int64_t bytes) {
-  TwoSides out{gpu.allocate_kept(bytes, gpu.shared_place()), nullptr};
-  out.gpu = gpu.unified() ? out.host : gpu.allocate_kept(bytes, Place::device);
-  return out;
-}
-void send(GpuStream& stream, const TwoSides& memory, int64_t bytes) {
-  if (memory.host != memory.gpu) stream.copy_to_gpu(memory.gpu->data(), memory.host->data(), bytes);
 }
 
 // Tables of those worlds that have one, each [row][field], in pieces of memory: few worlds of many may have one.

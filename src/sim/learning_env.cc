@@ -47,8 +47,10 @@ std::span<const WorldNumber> learning_actions(bool torque) { return torque ? kTo
 
 LearningEnv::LearningEnv(LearningOptions options)
     : options_(std::move(options)),
-      stepper_(options_.worlds,
-               {.torque = options_.torque, .longitudinal = options_.longitudinal, .tyres = options_.tyres}),
+      stepper_(options_.worlds, {.torque = options_.torque,
+                                 .longitudinal = options_.longitudinal,
+                                 .tyres = options_.tyres,
+                                 .elsewhere = options_.elsewhere}),
       actions_(learning_actions(options_.torque).first(options_.longitudinal ? 2 : 1)) {
   LearningOptions& o = options_;
   if (o.scenarios.empty()) fail("sim: no scenario to drive");

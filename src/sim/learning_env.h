@@ -34,8 +34,9 @@ struct LearningOptions {
   double most_seconds = 0;   // of an episode; 0: as long as its scenario
   double lane = 1.8;         // m: further away from its middle an episode ends
   Autoreset autoreset = Autoreset::same_step;
-  uint64_t seed = 0;           // world i has seed + i until reset() says otherwise
-  std::vector<float> weights;  // of reward_terms(); empty: theirs
+  uint64_t seed = 0;            // world i has seed + i until reset() says otherwise
+  std::vector<float> weights;   // of reward_terms(); empty: theirs
+  StepperPlace elsewhere = {};  // than on the processor
 };
 
 // Rows of worlds, as observed_numbers() and reward_terms(). What is null is not written.

@@ -41,13 +41,24 @@ struct OutsideInput {
   N ahead[kPreviews];
 };
 
+// What a call shows of a world, where it was not computed in the caller's memory.
+template <class N>
+struct SteppedNumbers {
+  N features[kOutsideFeatures];
+  N costs[kOutsideCosts];  // sums over the call's steps
+  N alive, collided;
+};
+
 template <class N, class Control>
 SIM_FN void plan_outside(const RunSettings& run, const OutsideInput<N>& in, bool tables,
                          const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
   s.lateral.unplanned = s.metrics;
   plan_at(run, 0, in.time, tables, in.row, k, s);
+  static_assert(kPreviews == 4);  // one by one: a GPU's code cannot read the array
+  constexpr double k0 = kPreview[0], k1 = kPreview[1], k2 = kPreview[2], k3 = kPreview[3];
+  const N previews[] = {N(k0), N(k1), N(k2), N(k3)};
   for (int i = 0; i < kPreviews; ++i) {
-    const N ahead = course_curvature(run, k.course, in.time + N(kPreview[i]));
+    const N ahead = course_curvature(run, k.course, in.time + previews[i]);
     s.lateral.ahead[i] = tables ? select(is_set(k.course.tabled), in.ahead[i], ahead) : ahead;
   }
 }
@@ -138,12 +149,11 @@ SIM_FN void take_where(MaskOf<N> mask, const T& from, T& to) {
   for (size_t i = 0; i < sizeof(T) / sizeof(N); ++i) target[i] = select(mask, source[i], target[i]);
 }
 
-// `mpc` is the state of the planner of that name, null if no world has it; plan_mpc(world, mpc) makes its step.
-template <class N, class Control, class PlanMpc>
-SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, const WorldConstants<N, Control>& k,
-                            const WorldRings<N>& rings, WorldState<N, Control>& s, N* features, MpcPlanner<N>* mpc,
-                            const PlanMpc& plan_mpc) {
-  const RunSettings run{call.seed, 0, call.noise, call.leads, call.rich_courses};
+// The steps of a call; due(i) makes the plans that are due behind step i.
+template <class N, class Control, class Due>
+SIM_FN void advance_steps(const OutsideCall& call, const RunSettings& run, const OutsideInput<N>& in,
+                          const WorldConstants<N, Control>& k, const WorldRings<N>& rings, WorldState<N, Control>& s,
+                          const Due& due) {
   if (call.first) {
     for (N& cost : s.lateral.costs) cost = N(0);
   }
@@ -151,19 +161,29 @@ SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, 
   for (int i = 0; i < call.steps; ++i) {
     step_outside(call, call.slot + i, step, in, k, rings, s);
     step = step + N(1);
-    if (call.due >> i & 1) {
-      WorldState<N, Control> planned = s;
-      plan_outside(run, in, call.tables, k, planned);
-      const auto due = in.until == N(i + 1);
-      if (mpc) {
-        MpcPlanner<N> next = *mpc;
-        plan_mpc(planned, next);
-        take_where<N>(due, next, *mpc);
-      }
-      take_where<N>(due, planned, s);
-    }
+    due(i);
     sense_outside(run, step, k, s);
   }
+}
+
+// `mpc` is the state of the planner of that name, null if no world has it; plan_mpc(world, mpc) makes its step.
+template <class N, class Control, class PlanMpc>
+SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, const WorldConstants<N, Control>& k,
+                            const WorldRings<N>& rings, WorldState<N, Control>& s, N* features, MpcPlanner<N>* mpc,
+                            const PlanMpc& plan_mpc) {
+  const RunSettings run{call.seed, 0, call.noise, call.leads, call.rich_courses};
+  advance_steps(call, run, in, k, rings, s, [&](int i) {
+    if (!(call.due >> i & 1)) return;
+    WorldState<N, Control> planned = s;
+    plan_outside(run, in, call.tables, k, planned);
+    const auto due = in.until == N(i + 1);
+    if (mpc) {
+      MpcPlanner<N> next = *mpc;
+      plan_mpc(planned, next);
+      take_where<N>(due, next, *mpc);
+    }
+    take_where<N>(due, planned, s);
+  });
   if (call.last) features_outside(k, s, features);
 }
 

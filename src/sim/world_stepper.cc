@@ -9,20 +9,13 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "hw/cpu.h"
-#include "sim/alone-inl.h"
 #include "sim/batch_lanes.h"
-#include "sim/outside-inl.h"
-#include "sim/trace-inl.h"
-#include "sim/world_fields.h"
+#include "sim/stepped_worlds-inl.h"
 
 namespace sparkpilot::sim {
 namespace {
 
 using namespace scalar;
-
-constexpr int kMostSteps = 1 << 24;  // whole numbers of a float
-constexpr int kSlots = 1600;         // of a clock that both lengths of rings divide
-static_assert(kSlots % kRequests == 0 && kSlots % kSteeringDelay == 0);
 
 // `time` and then features_outside() (sim/outside-inl.h).
 constexpr WorldNumber kObserved[] = {
@@ -65,43 +58,17 @@ constexpr WorldNumber kCosts[] = {
 };
 static_assert(std::size(kCosts) == kOutsideCosts);
 
-// A number that is within its bounds, also if it is NaN.
-float bounded(float value, const WorldNumber& number) {
-  const auto low = static_cast<float>(number.low), high = static_cast<float>(number.high);
-  return value >= low ? std::min(value, high) : value < low ? low : 0;
-}
-
 }  // namespace
 
 std::span<const WorldNumber> observed_numbers() { return kObserved; }
 std::span<const WorldNumber> step_costs() { return kCosts; }
 
-class WorldStepper::Worlds {
- public:
-  Worlds(int64_t count, const StepperOptions& o) : options(o), count_(count), steps_(static_cast<size_t>(count), -1) {}
-  virtual ~Worlds() = default;
-  virtual void reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) = 0;
-  virtual void step(const float* commands, int steps, float* observations, float* costs) = 0;
-  virtual void observe(float* out, const uint8_t* mask) const = 0;
-  virtual bool diverged(int64_t world) const = 0;
-  virtual bool collided(int64_t world) const = 0;
-  virtual WorldResult result(int64_t world) const = 0;
-  virtual std::array<double, kTraceColumns> trace_row(int64_t world) const = 0;
-
-  int64_t count() const { return count_; }
-  int64_t steps(int64_t world) const { return steps_[static_cast<size_t>(world)]; }
-  const StepperOptions options;
-
- protected:
-  const int64_t count_;
-  std::vector<int32_t> steps_;  // of each world; -1: it was never begun
-};
-
+// On the processor.
 template <class Control, class Real>
-class WorldStepper::Kept final : public WorldStepper::Worlds {
+class KeptWorlds final : public SteppedWorlds {
  public:
-  Kept(int64_t count, const StepperOptions& o)
-      : Worlds(count, o),
+  KeptWorlds(int64_t count, const StepperOptions& o)
+      : SteppedWorlds(count, o),
         lanes_(o.number == Number::lanes ? lane_count() : 1),
         groups_((count + lanes_ - 1) / lanes_),
         inputs_(numbers(kInputs)),
@@ -121,25 +88,14 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   }
 
   void step(const float* commands, int steps, float* observations, float* costs) override {
-    if (steps < 1) fail("sim: {} steps, expected 1 or more", steps);
-    for (int64_t i = 0; i < count_; ++i) {
-      if (steps_[static_cast<size_t>(i)] < 0) fail("sim: world {} was never begun: reset() comes first", i);
-      if (steps_[static_cast<size_t>(i)] > kMostSteps - steps) {
-        fail("sim: world {} is at step {}, {} more are beyond 2^24", i, steps_[static_cast<size_t>(i)], steps);
-      }
-      for (int c = 0; c < (options.longitudinal ? 2 : 1); ++c) {
-        if (std::isfinite(commands[i * 2 + c])) continue;
-        fail("sim: the {} command of world {} is {}, expected a finite number", c == 0 ? "lateral" : "acceleration", i,
-             commands[i * 2 + c]);
-      }
-    }
+    check_step(commands, steps);
     parallel_for(groups_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t group = begin; group < end; ++group) {
         step_group(group, commands, steps);
         for (int64_t i = group * lanes_; i < std::min((group + 1) * lanes_, count_); ++i) {
           steps_[static_cast<size_t>(i)] += steps;
-          if (observations) write_observations(i, observations + i * std::ssize(kObserved));
-          if (costs) write_costs(i, steps, costs + i * kOutsideCosts);
+          if (observations) write_observations(i, features_of(i), observations + i * kObservedNumbers);
+          if (costs) write_costs(costs_of(i), steps, costs + i * kOutsideCosts);
         }
       }
     });
@@ -149,7 +105,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   void observe(float* out, const uint8_t* mask) const override {
     parallel_for(count_, 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        if (!mask || mask[i]) write_observations(i, out + i * std::ssize(kObserved));
+        if (!mask || mask[i]) write_observations(i, features_of(i), out + i * kObservedNumbers);
       }
     });
   }
@@ -157,9 +113,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   bool diverged(int64_t i) const override { return states_.get()[place(i, kStates, kAliveField)] < Real(0.5); }
   bool collided(int64_t i) const override { return states_.get()[place(i, kStates, kCollidedField)] > Real(0.5); }
   WorldResult result(int64_t i) const override {
-    auto s = get_fields<WorldState<double, Control>>(states_.get(), i, lanes_);
-    if (steps(i) % kStepsPerPlan == 0) s.metrics = s.lateral.unplanned;
-    return result_of<Control>(s);
+    return outside_result<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_), steps(i));
   }
   std::array<double, kTraceColumns> trace_row(int64_t i) const override {
     return scalar::trace_row(steps(i) - 1, get_fields<WorldConstants<double, Control>>(constants_.get(), i, lanes_),
@@ -177,13 +131,6 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   static constexpr int64_t kAliveField = offsetof(State, metrics.alive) / sizeof(Real);
   static constexpr int64_t kCollidedField = offsetof(State, metrics.collided) / sizeof(Real);
 
-  // Of a world, what its numbers do not say.
-  struct Other {
-    std::shared_ptr<const CourseTable> table;
-    double lateral_delay = 0;
-    bool noise = false, lead = false, rich = false;
-  };
-
   // The planner mpc of a group; null if none of its worlds ever had it.
   struct Planned {
     AlignedNumbers<Real> constants, states;
@@ -193,53 +140,25 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   int64_t place(int64_t world, int64_t fields, int64_t field) const {
     return (world / lanes_ * fields + field) * lanes_ + world % lanes_;
   }
-  void write_observations(int64_t world, float* to) const {
-    to[0] = static_cast<float>(static_cast<double>(std::max(steps(world), int64_t{0})) * kStep);
-    const Real* const from = features_.get() + place(world, kOutsideFeatures, 0);
-    for (int f = 0; f < kOutsideFeatures; ++f) {
-      to[f + 1] = bounded(static_cast<float>(from[f * lanes_]), kObserved[f + 1]);
-    }
+  auto features_of(int64_t world) const {
+    return
+        [from = features_.get() + place(world, kOutsideFeatures, 0), lanes = lanes_](int f) { return from[f * lanes]; };
   }
-  void write_costs(int64_t world, int steps, float* to) const {
-    const Real* const from = states_.get() + place(world, kStates, kCostsField);
-    for (int f = 0; f < kOutsideCosts; ++f) {
-      to[f] = bounded(static_cast<float>(from[f * lanes_] / static_cast<Real>(steps)), kCosts[f]);
-    }
+  auto costs_of(int64_t world) const {
+    return
+        [from = states_.get() + place(world, kStates, kCostsField), lanes = lanes_](int f) { return from[f * lanes]; };
   }
   // A group that is not full computes its last world more than once.
   int64_t world_at(int64_t lane) const { return std::min(lane, count_ - 1); }
   int64_t behind(int64_t world) const { return world + 1 == count_ ? groups_ * lanes_ : world + 1; }
 
-  static void look_at_table(const Other& other, double t, OutsideInput<Real>& in) {
-    const CourseTable& table = *other.table;
-    in.row = converted<CourseRow<Real>, Real>(CourseReader(table, other.lateral_delay).row(t));
-    TablePlace ahead;
-    for (int i = 0; i < kPreviews; ++i) {
-      ahead.move_to(table, t + kPreview[i]);
-      in.ahead[i] = static_cast<Real>(ahead.of(table.curvature));
-    }
-  }
-
   void reset_world(int64_t world, const WorldSpec& spec) {
-    check_world(spec);
-    Other& other = others_[static_cast<size_t>(world)];
-    other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
-    const auto k = converted<Constants, Real>(prepare<Control>(spec));
-    auto s = beginning<Real, Control>(k.course);
-    const RunSettings run{options.seed, 0, other.noise, other.lead, other.rich};
-    OutsideInput<Real> in{};
-    if (other.table) look_at_table(other, 0, in);
-    plan_outside(run, in, other.table != nullptr, k, s);
-    begin_mpc(world, spec, s);
-    sense_outside(run, Real(0), k, s);
-    struct {
-      Real numbers[kOutsideFeatures];
-    } features;
-    features_outside(k, s, features.numbers);
+    auto begun = begin_outside<Real, Control>(spec, options.seed, others_[static_cast<size_t>(world)],
+                                              [&](State& s) { begin_mpc(world, spec, s); });
     for (int64_t i = world; i < behind(world); ++i) {
-      put_fields<Real>(k, i, lanes_, constants_.get());
-      put_fields<Real>(s, i, lanes_, states_.get());
-      put_fields<Real>(features, i, lanes_, features_.get());
+      put_fields<Real>(begun.constants, i, lanes_, constants_.get());
+      put_fields<Real>(begun.state, i, lanes_, states_.get());
+      put_fields<Real>(begun.features, i, lanes_, features_.get());
       for (int slot = 0; slot < kRingSlots; ++slot) rings_.get()[place(i, kRingSlots, slot)] = Real(0);
     }
     steps_[static_cast<size_t>(world)] = 0;
@@ -270,7 +189,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   void step_group(int64_t group, const float* commands, int steps) {
     OutsideCall call{.tyres = options.tyres, .seed = options.seed, .longitudinal = options.longitudinal};
     for (int64_t i = group * lanes_; i < (group + 1) * lanes_; ++i) {
-      const Other& other = others_[static_cast<size_t>(world_at(i))];
+      const OtherOfWorld& other = others_[static_cast<size_t>(world_at(i))];
       call.noise |= other.noise;
       call.leads |= other.lead;
       call.rich_courses |= other.rich;
@@ -285,16 +204,8 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
       call.due = 0;
       for (int64_t i = group * lanes_; i < (group + 1) * lanes_; ++i) {
         const int64_t world = world_at(i);
-        const Other& other = others_[static_cast<size_t>(world)];
-        const int step = steps_[static_cast<size_t>(world)] + done, until = kStepsPerPlan - step % kStepsPerPlan;
-        if (until <= call.steps) call.due |= 1u << (until - 1);
-        const Real drive = options.longitudinal ? static_cast<Real>(commands[world * 2 + 1]) : Real(0);
-        OutsideInput<Real> in{.lateral = static_cast<Real>(commands[world * 2]),
-                              .drive = drive,
-                              .step = static_cast<Real>(step),
-                              .until = static_cast<Real>(until),
-                              .time = static_cast<Real>((step + until) * kStep)};
-        if (other.table && until <= call.steps) look_at_table(other, (step + until) * kStep, in);
+        const auto in = input<Real>(others_[static_cast<size_t>(world)], world, commands, done, call.steps);
+        if (in.until <= Real(call.steps)) call.due |= 1u << (static_cast<int>(in.until) - 1);
         put_fields<Real>(in, i, lanes_, inputs_.get());
       }
       advance(group, call);
@@ -326,16 +237,20 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   const int64_t lanes_, groups_;
   AlignedNumbers<Real> inputs_, constants_, states_, rings_, features_;
   std::vector<Planned> mpc_;  // of groups
-  std::vector<Other> others_;
+  std::vector<OtherOfWorld> others_;
   int slot_ = 0;  // of the rings, for all worlds
 };
 
 WorldStepper::WorldStepper(int64_t count, const StepperOptions& o) {
   require_processor(cpu_features());
   if (count < 1 || count > int64_t{1} << 24) fail("sim: {} worlds, expected 1 to 2^24", count);
-  const auto make = [&]<class Control>() -> std::unique_ptr<Worlds> {
-    if (o.number == Number::reference) return std::make_unique<Kept<Control, double>>(count, o);
-    return std::make_unique<Kept<Control, float>>(count, o);
+  if (o.elsewhere) {
+    worlds_ = o.elsewhere(count, o);
+    return;
+  }
+  const auto make = [&]<class Control>() -> std::unique_ptr<SteppedWorlds> {
+    if (o.number == Number::reference) return std::make_unique<KeptWorlds<Control, double>>(count, o);
+    return std::make_unique<KeptWorlds<Control, float>>(count, o);
   };
   worlds_ = o.torque ? make.operator()<LateralOutside<true>>() : make.operator()<LateralOutside<false>>();
 }

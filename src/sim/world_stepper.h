@@ -18,12 +18,18 @@
 
 namespace sparkpilot::sim {
 
+class SteppedWorlds;
+struct StepperOptions;
+// Makes the worlds of a WorldStepper where they are computed.
+using StepperPlace = std::function<std::unique_ptr<SteppedWorlds>(int64_t count, const StepperOptions& options)>;
+
 struct StepperOptions {
   bool torque = true;         // the lateral command is torque of -1 to 1; otherwise degrees of the wheel
   bool longitudinal = false;  // the caller gives acceleration too; otherwise openpilot's longitudinal control does
   Tyres tyres = Tyres::saturating;
   uint64_t seed = 0;              // of the noise, with WorldSpec::number
   Number number = Number::lanes;  // as BatchOptions has it
+  StepperPlace elsewhere = {};    // than on the processor: worlds_on_gpu() (sim/world_stepper_gpu.h)
 };
 
 // A number of a world. Sides are left positive. `scale`: what is usual of it; no value lies beyond low and high, not
@@ -38,7 +44,7 @@ std::span<const WorldNumber> observed_numbers();
 // Means over the steps of one step() of squares: what rewards are made of.
 std::span<const WorldNumber> step_costs();
 
-// One thread at a time; the worlds are computed by all of the process's (base/parallel.h).
+// One thread at a time; the worlds are computed by all of the process's (base/parallel.h), or elsewhere.
 class WorldStepper {
  public:
   WorldStepper(int64_t count, const StepperOptions& options);
@@ -71,10 +77,7 @@ class WorldStepper {
   std::array<double, kTraceColumns> trace_row(int64_t world) const;
 
  private:
-  class Worlds;
-  template <class Control, class Real>
-  class Kept;
-  std::unique_ptr<Worlds> worlds_;
+  std::unique_ptr<SteppedWorlds> worlds_;
 };
 
 }  // namespace sparkpilot::sim

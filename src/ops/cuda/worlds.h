@@ -22,11 +22,38 @@ struct WorldsArguments {
   const float* const* tables;      // of each world [plan][field], null if it has none; null if no world has one
 };
 
+// Steps of worlds whose commands come from outside (sim/outside-inl.h), in the same groups and layout. A world keeps
+// its own time, so its plan is due where its input says.
+struct SteppedWorldsArguments {
+  const float* inputs;
+  const float* constants;
+  float *states, *rings;
+  float* seen;  // kSteppedNumbers of each world, written where `last`
+  unsigned long long seed;
+  int groups;
+  int tyres;  // sim::Tyres
+  int noise, leads, rich_courses, tables, longitudinal, first, last;
+  int slot, steps;  // of the rings; at most a plan's
+};
+
+// Rows of numbers to the places of worlds: row i to world[i], or zeros where `rows` is null.
+struct PutWorldsArguments {
+  const float* rows;  // [count][fields]
+  const int* world;
+  float* to;  // [group][field][world]
+  int count, fields;
+};
+
 constexpr int kWorldsOfGroup = 32, kWorldsThreads = 128;
 
 inline KernelLaunch worlds_launch(int groups) {
   constexpr int kGroups = kWorldsThreads / kWorldsOfGroup;
   return {.grid_x = static_cast<unsigned>((groups + kGroups - 1) / kGroups), .threads = kWorldsThreads};
+}
+
+inline KernelLaunch put_worlds_launch(const PutWorldsArguments& p) {
+  const int64_t numbers = int64_t{p.count} * p.fields;
+  return {.grid_x = static_cast<unsigned>((numbers + kWorldsThreads - 1) / kWorldsThreads), .threads = kWorldsThreads};
 }
 
 }  // namespace sparkpilot::cuda
