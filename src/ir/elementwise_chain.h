@@ -14,6 +14,7 @@
 namespace sparkpilot {
 
 constexpr size_t kMostChainInputs = 8, kMostChainSteps = 24;
+constexpr int kMostChainRank = 6;  // that a pass makes: a GPU's kernels take it however operands broadcast
 
 struct ChainStep {
   enum Kind : uint8_t { one, two, comparison, where, keep, load };

@@ -193,6 +193,24 @@ TEST(SimplifyAlgebra, SumsOfPadsBecomeOneConcat) {
   EXPECT_EQ(count(n.graph, "Add"), 3);
 }
 
+// As many as a hostile file may have, which lie over one another; and few in a wide value, whose zeros would be
+// constants.
+TEST(SimplifyAlgebra, SumsOfManyPadsTakeNoLongerThanTheirNumber) {
+  Net n;
+  const ValueId x = n.input("x", {4});
+  ValueId sum = n.op("Pad", {x, n.b.ints({0, 4})});
+  for (int i = 1; i < 20000; ++i) sum = n.op("Add", {sum, n.op("Pad", {x, n.b.ints({i % 2 * 4, 4 - i % 2 * 4})})});
+  n.output(sum);
+  infer(n.graph);
+  EXPECT_GT(simplify_algebra(n.graph), 0);
+  EXPECT_EQ(count(n.graph, "Pad"), 0);
+  Net wide;
+  const ValueId one = wide.input("x", {1});
+  wide.output(wide.op(
+      "Add", {wide.op("Pad", {one, wide.b.ints({7, 999992})}), wide.op("Pad", {one, wide.b.ints({70, 999929})})}));
+  EXPECT_EQ(run_and_compare(wide.graph, simplify_algebra), 0);
+}
+
 TEST(SimplifyAlgebra, LeavesPadsThatOthersReadOrThatAddMoreThanZeros) {
   Net n;
   const ValueId a = n.op("Pad", {n.input("a", {2, 3}), n.b.ints({0, 5, 0, 2})});

@@ -10,8 +10,6 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int kMostRank = 6;  // that kernels of GPUs take, however operands broadcast
-
 // How a node's output is computed from values in memory; the first operand is where x begins.
 struct Chain {
   std::vector<ValueId> operands;
@@ -78,7 +76,7 @@ class Chains {
     if (!step) return false;
     const Node& node = edit_.node(id);
     const ValueId y = node.outputs[0];
-    if (!edit_.known(y) || edit_.shape(y).elements() == 0 || edit_.shape(y).rank() > kMostRank) return false;
+    if (!edit_.known(y) || edit_.shape(y).elements() == 0 || edit_.shape(y).rank() > kMostChainRank) return false;
     const size_t first = step->kind == ChainStep::where ? 1 : 0;
     const DType dtype = edit_.known(node.inputs[first]) ? edit_.dtype(node.inputs[first]) : DType::none;
     if (!is_number(dtype)) return false;
@@ -90,7 +88,7 @@ class Chains {
     const NodeId reader = edit_.only_reader(y);
     const ChainStep* const next = reader.present() ? step_of(reader) : nullptr;
     return next && next->kind == ChainStep::where && edit_.node(reader).inputs[0] == y &&
-           edit_.readers(y).size() == 1 && goes_on(y, reader) && can_be_in_a_chain(reader) &&
+           edit_.readers(y).size() == 1 && can_be_in_a_chain(reader) && goes_on(y, reader) &&
            edit_.dtype(edit_.node(reader).outputs[0]) == dtype;
   }
 
@@ -145,6 +143,13 @@ class Chains {
 
   Chain of_two(NodeId id, const std::vector<ValueId>& inputs, ChainStep step) {
     ValueId x = inputs[0], y = inputs[1];
+    if (step.kind == ChainStep::comparison && edit_.dtype(x) != DType::f32) {
+      // Values that are equal in 16 bits are not before they are rounded: what is compared is what was stored.
+      Chain chain{{x}, {}};
+      step.first = chain.operand(y);
+      chain.steps.push_back(step);
+      return chain;
+    }
     const Chain *const left = before(x, id), *const right = before(y, id);
     if (left && right && x != y) {
       // What is kept is the second operand.

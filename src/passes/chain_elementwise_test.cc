@@ -80,6 +80,25 @@ TEST(ChainElementwise, TypesDoNotMix) {
   EXPECT_EQ(run_and_compare(n.graph, chain_elementwise), 0);
 }
 
+TEST(ChainElementwise, ComparisonsIn16BitsReadWhatIsRounded) {
+  Net n;
+  const auto input = [&](const char* name) { return n.input(name, {64}, DType::bf16); };
+  const ValueId a = input("a"), b = input("b"), g = input("g");
+  const ValueId y = n.op("Max", {n.op("Mul", {a, b}), input("c")}), again = n.op("Mul", {a, b});
+  n.output(n.op("Where", {n.op("Equal", {again, y}), g, n.op("Sub", {g, g})}));
+  n.output(y, "most");
+  EXPECT_GT(run_and_compare(n.graph, chain_elementwise), 0);
+}
+
+TEST(ChainElementwise, ShapesThatAreNotKnownAreLeftAlone) {
+  Net n;
+  const ValueId x = n.input("x", {4}), zero = n.scalar(0);
+  const ValueId wide = n.op("Expand", {n.input("y", {1}), n.input("shape", {1}, DType::i64)});
+  n.output(n.op("Where", {n.op("Greater", {n.op("Abs", {x}), zero}), x, wide}));
+  infer(n.graph);
+  EXPECT_EQ(chain_elementwise(n.graph), 0);
+}
+
 TEST(ChainElementwise, LongChainsAreSeveral) {
   Net n;
   ValueId y = n.input("x", {6});

@@ -1,6 +1,9 @@
 #include "passes/sum_of_pads.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 namespace sparkpilot {
 namespace {
@@ -51,56 +54,84 @@ Operand operand_of(Edit& edit, ValueId value) {
   return out;
 }
 
+// Pads along one axis, each group of which fills ranges that do not overlap, in their order.
+std::vector<std::vector<Operand>> side_by_side(std::vector<Operand> pads) {
+  std::ranges::stable_sort(pads, {}, &Operand::first);
+  std::vector<std::vector<Operand>> groups;
+  std::set<std::pair<int64_t, size_t>> ends;  // of groups
+  for (const Operand& each : pads) {
+    size_t group = groups.size();
+    if (!ends.empty() && ends.begin()->first <= each.first) {
+      group = ends.begin()->second;
+      ends.erase(ends.begin());
+    } else {
+      groups.emplace_back();
+    }
+    groups[group].push_back(each);
+    ends.emplace(each.first + each.size, group);
+  }
+  return groups;
+}
+
+// Whether one Concat of them takes less than their sum: at least two, and few zeros, which become constants.
+bool pays(const std::vector<Operand>& group, const Shape& whole, int64_t element_bytes) {
+  constexpr int64_t kFew = 1 << 16;  // bytes
+  int64_t filled = 0;
+  for (const Operand& each : group) filled += each.size;
+  const int axis = group[0].axis;
+  const int64_t gaps = whole[axis] - filled, bytes = whole.elements() / whole[axis] * gaps * element_bytes;
+  return group.size() > 1 && (gaps <= filled || bytes <= kFew);
+}
+
 }  // namespace
 
 bool concat_sum_of_pads(Edit& edit, NodeId id) {
   if (!adds_alike(edit, id) || only_added(edit, edit.node(id).outputs[0])) return false;
   const ValueId y = edit.node(id).outputs[0];
-  std::vector<Operand> operands, side_by_side;
+  std::vector<ValueId> others;
+  std::map<int, std::vector<Operand>> pads;  // by axis
   std::vector<ValueId> work(edit.node(id).inputs.rbegin(), edit.node(id).inputs.rend());
   while (!work.empty()) {
     const ValueId value = work.back();
     work.pop_back();
     if (const NodeId maker = edit.maker(value); maker.present() && only_added(edit, value) && adds_alike(edit, maker)) {
       work.insert(work.end(), edit.node(maker).inputs.rbegin(), edit.node(maker).inputs.rend());
+    } else if (const Operand operand = operand_of(edit, value); operand.size > 0) {
+      pads[operand.axis].push_back(operand);
     } else {
-      operands.push_back(operand_of(edit, value));
+      others.push_back(value);
     }
   }
-  const auto pad = std::ranges::find_if(operands, [](const Operand& each) { return each.size > 0; });
-  if (pad == operands.end()) return false;
-  const int axis = pad->axis;
-  std::ranges::copy_if(operands, std::back_inserter(side_by_side),
-                       [&](const Operand& each) { return each.size > 0 && each.axis == axis; });
-  std::ranges::stable_sort(side_by_side, {}, &Operand::first);
-  int64_t end = 0;
-  std::erase_if(side_by_side, [&](const Operand& each) {
-    if (each.first < end) return true;
-    end = each.first + each.size;
-    return false;
-  });
-  if (side_by_side.size() < 2) return false;
-
-  std::vector<ValueId> parts;
   const Shape whole = edit.shape(y);
-  const auto add_zeros = [&](int64_t size) {
-    if (size == 0) return;
-    Shape shape = whole;
-    shape.set(axis, size);
-    parts.push_back(edit.graph().add_constant(Tensor::zeros(edit.dtype(y), shape)));
-  };
-  end = 0;
-  for (const Operand& each : side_by_side) {
-    add_zeros(each.first - end);
-    parts.push_back(each.value);
-    end = each.first + each.size;
+  const DType dtype = edit.dtype(y);
+  std::vector<ValueId> sums;
+  for (auto& [axis, of_axis] : pads) {
+    for (const std::vector<Operand>& group : side_by_side(std::move(of_axis))) {
+      if (!pays(group, whole, storage_bytes(dtype, 1))) {
+        for (const Operand& each : group) others.push_back(each.operand);
+        continue;
+      }
+      std::vector<ValueId> parts;
+      int64_t end = 0;
+      const auto add_zeros = [&, axis = axis](int64_t size) {
+        if (size == 0) return;
+        Shape shape = whole;
+        shape.set(axis, size);
+        parts.push_back(edit.graph().add_constant(Tensor::zeros(dtype, shape)));
+      };
+      for (const Operand& each : group) {
+        add_zeros(each.first - end);
+        parts.push_back(each.value);
+        end = each.first + each.size;
+      }
+      add_zeros(whole[axis] - end);
+      sums.push_back(edit.make(id, "Concat", parts, {{"axis", int64_t{axis}}}));
+    }
   }
-  add_zeros(whole[axis] - end);
-  ValueId sum = edit.make(id, "Concat", parts, {{"axis", int64_t{axis}}});
-  for (const Operand& each : operands) {
-    const bool joined = std::ranges::find(side_by_side, each.operand, &Operand::operand) != side_by_side.end();
-    if (!joined) sum = edit.make(id, "Add", {sum, each.operand});
-  }
+  if (sums.empty()) return false;
+  sums.insert(sums.end(), others.begin(), others.end());
+  ValueId sum = sums[0];
+  for (size_t i = 1; i < sums.size(); ++i) sum = edit.make(id, "Add", {sum, sums[i]});
   edit.replace(y, sum);
   return true;
 }

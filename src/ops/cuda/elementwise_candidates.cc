@@ -124,6 +124,9 @@ Chain pow_chain(const Problem& p) {
   return chain;
 }
 
+static_assert(kMostChainInputs <= ElementwiseArguments::kMostOperands &&
+              kMostChainSteps <= ElementwiseArguments::kMostSteps && kMostChainRank <= kMostDimensions);
+
 // The steps of a chain that a pass made.
 Chain written_chain(const Problem& p) {
   Chain chain{.inputs = {}, .integers = false};

@@ -320,7 +320,9 @@ std::vector<OpCase> cases() {
 }
 
 double cost(const Problem& p) {
-  return static_cast<double>(p.attrs().texts("steps").size()) * static_cast<double>(p.outputs[0].shape.elements());
+  const std::vector<Step> steps = steps_of(p.attrs());
+  const auto computes = [](const Step& step) { return step.function != nullptr || step.what.kind == ChainStep::where; };
+  return static_cast<double>(std::ranges::count_if(steps, computes) * p.outputs[0].shape.elements());
 }
 
 constexpr AttrSpec kAttrs[] = {{"steps", AttrType::texts, true}};

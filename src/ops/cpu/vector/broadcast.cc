@@ -40,4 +40,15 @@ bool Broadcast::row(int k) const {
          std::all_of(strides.begin(), strides.begin() + rank_ - 1, [](int64_t s) { return s == 0; });
 }
 
+int64_t Broadcast::offset(int k, int64_t position) const {
+  const auto& strides = strides_[static_cast<size_t>(k)];
+  int64_t offset = 0;
+  for (int d = rank_ - 1; d >= 0; --d) {
+    const auto at = static_cast<size_t>(d);
+    offset += position % dims_[at] * strides[at];
+    position /= dims_[at];
+  }
+  return offset;
+}
+
 }  // namespace sparkpilot

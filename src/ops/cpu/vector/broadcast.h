@@ -29,6 +29,8 @@ class Broadcast {
   bool scalar(int k) const { return scalar_[static_cast<size_t>(k)]; }
   // Operand k has the elements of one run, the same in every run.
   bool row(int k) const;
+  // Where operand k has the output's element at `position`.
+  int64_t offset(int k, int64_t position) const;
 
   // Calls fn(position, offsets, n) for the parts of runs that cover the output's elements [begin, end): `position` is
   // an index in the output, offsets[i] an index in operand which[i], n the number of elements.
@@ -99,29 +101,45 @@ const W* block(const Broadcast& b, int k, const T* data, int64_t position, int64
   return scratch;
 }
 
-// Returns operand k block by block. What every block has, an element or a short run, is repeated once at construction.
+// Returns operand k block by block. What every block has, an element or a short run, is repeated once at construction;
+// what lies in memory as it is wanted is read in place.
 template <typename W, typename T>
 class Blocks {
  public:
   Blocks(const Broadcast& plan, int k, const T* data) : plan_(plan), k_(k), data_(data) {
+    if (plan.dense(k) && std::is_same_v<T, W>) return;
     if (plan.scalar(k)) repeat(1);
-    else if (plan.row(k) && plan.run() <= kBlock) repeat(plan.run());
+    else if (plan.row(k) && plan.run() <= kBlock && plan.elements() >= 4 * kBlock) repeat(plan.run());
   }
   const W* at(int64_t position, int64_t n) {
-    return period_ > 0 ? scratch_ + position % period_ : block(plan_, k_, data_, position, n, scratch_);
+    if (period_ > 0) return scratch_ + position % period_;
+    if constexpr (std::is_same_v<T, W>) {
+      if (plan_.dense(k_)) return data_ + position;
+      const int64_t run = position / plan_.run();
+      if (position + n <= (run + 1) * plan_.run()) {
+        if (plan_.step(k_) == 1) return data_ + plan_.offset(k_, position);
+        if (run != filled_) std::fill_n(scratch_, std::min(kBlock, plan_.run()), data_[plan_.offset(k_, position)]);
+        filled_ = run;
+        return scratch_;
+      }
+      filled_ = -1;
+    }
+    return block(plan_, k_, data_, position, n, scratch_);
   }
 
  private:
   void repeat(int64_t period) {
     period_ = period;
+    const int64_t count = std::min(kBlock, plan_.elements()) + period - 1;
     for (int64_t i = 0; i < period; ++i) scratch_[i] = static_cast<W>(static_cast<Compute<T>>(data_[i]));
-    for (int64_t i = period; i < kBlock + period - 1; ++i) scratch_[i] = scratch_[i - period];
+    for (int64_t i = period; i < count; ++i) scratch_[i] = scratch_[i - period];
   }
 
   const Broadcast& plan_;
   int k_;
   const T* data_;
-  int64_t period_ = 0;  // of the repeated elements; 0: not repeated
+  int64_t period_ = 0;   // of the repeated elements; 0: not repeated
+  int64_t filled_ = -1;  // the run whose one element scratch_ holds
   alignas(64) W scratch_[2 * kBlock];
 };
 

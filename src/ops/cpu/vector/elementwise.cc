@@ -29,14 +29,15 @@ const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t po
 
 namespace {
 
-// Runs shorter than this are gathered into blocks first; of f32, also longer ones with a row that all runs have.
+// Runs shorter than this are gathered into blocks first; of f32, also longer ones of a row beside a whole operand.
 constexpr int64_t kShortRun = 16, kShortRow = 128;
 
 bool in_runs(const Call& c, const Broadcast& plan) {
   if (c.inputs.size() != 2) return false;
   if (plan.run() == plan.elements()) return true;
-  const bool row = c.outputs[0].dtype == DType::f32 && (plan.row(0) || plan.row(1));
-  return plan.run() >= (row ? kShortRow : kShortRun);
+  const bool row = (plan.row(0) && plan.dense(1)) || (plan.dense(0) && plan.row(1));
+  const bool blocks = row && c.outputs[0].dtype == DType::f32 && plan.elements() >= 4 * kBlock;
+  return plan.run() >= (blocks ? kShortRow : kShortRun);
 }
 
 void binary_run(BinaryMath op, const float* a, bool a_steps, const float* b, bool b_steps, float* y, int64_t n) {

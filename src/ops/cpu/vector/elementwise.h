@@ -107,7 +107,8 @@ void map_float_binary(const Call& c, const Broadcast& plan, const Fn& fn) {
   });
 }
 
-// y = (...(x0 op x1) op x2 ...) for f32, f16 and bf16. Two operands are processed in whole runs, more in blocks.
+// y = (...(x0 op x1) op x2 ...) for f32, f16 and bf16. Two operands are processed in whole runs unless these are short,
+// more in blocks.
 void map_vector_nary(const Call& c, const Broadcast& plan, BinaryMath op);
 
 // The same for booleans and integers.

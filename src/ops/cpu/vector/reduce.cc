@@ -175,39 +175,46 @@ class Columns {
     vector_binary(BinaryMath::add, total, shift, total, n);
   }
 
-  // The columns of the runs [first, last) before finish(). total: room for wide(n).
+  // The columns of the runs [first, last) before finish(). total: room for kColumns.
   void accumulate(Reduce kind, int64_t base, int64_t n, float* total, int64_t first, int64_t last) {
     alignas(64) float part[kColumns], scratch[kColumns];
     const BinaryMath join = joined_by(kind);
     // Narrow rows side by side are added as one wide row, whose parts are added at the end.
-    const int64_t most = rows_at_once(n), width = most * n;
+    const bool whole = n == plan_.inner();
+    const int64_t most =
+                      whole ? std::clamp<int64_t>(std::min(plan_.touching_runs(), last - first), 1, kColumns / n) : 1,
+                  width = most * n;
     std::fill_n(total, width, start(kind));
-    std::fill_n(part, width, start(kind));
+    const bool in_parts = last - first > kRowsInPart * most;
+    float* const sums = in_parts ? part : total;
+    if (in_parts) std::fill_n(part, width, start(kind));
     int64_t rows = 0;
     plan_.each_runs(base, first, last, most, [&](int64_t at, int64_t count) {
       const int64_t wide = count * n;
       const float* row = floats(x_, at, scratch, wide);
       if (kind == Reduce::l2 || kind == Reduce::sum_square) {
-        accumulate_squares(row, part, wide);
+        accumulate_squares(row, sums, wide);
       } else {
         if (kind == Reduce::l1) vector_unary(UnaryMath::abs, row, scratch, wide);
-        vector_binary(join, part, kind == Reduce::l1 ? scratch : row, part, wide);
+        vector_binary(join, sums, kind == Reduce::l1 ? scratch : row, sums, wide);
       }
-      if (++rows % kRowsInPart == 0) {
+      if (in_parts && ++rows % kRowsInPart == 0) {
         vector_binary(join, total, part, total, width);
         std::fill_n(part, width, start(kind));
       }
     });
-    vector_binary(join, total, part, total, width);
-    for (int64_t i = 1; i < most; ++i) vector_binary(join, total, total + i * n, total, n);
+    if (in_parts) vector_binary(join, total, part, total, width);
+    for (int64_t left = most; left > 1;) {
+      const int64_t half = (left + 1) / 2;
+      vector_binary(join, total, total + half * n, total, (left - half) * n);
+      left = half;
+    }
   }
   void accumulate(Reduce kind, int64_t base, int64_t n, float* total) {
     accumulate(kind, base, n, total, 0, plan_.runs());
   }
 
  private:
-  int64_t rows_at_once(int64_t n) const { return plan_.runs_touch() && n == plan_.inner() ? kColumns / n : 1; }
-
   Reduce kind_;
   const ReducePlan& plan_;
   const ConstView& x_;

@@ -42,8 +42,11 @@ class ReducePlan {
   bool single_run() const { return reduced_.rank == 0 && count_ > 0; }
   // Runs that are reduced to one output.
   int64_t runs() const { return inner_reduced_ ? (inner_ == 0 ? 0 : count_ / inner_) : count_; }
-  // Whether runs that follow one another in the innermost reduced axis lie side by side.
-  bool runs_touch() const { return reduced_.rank > 0 && reduced_.strides[at(reduced_.rank - 1)] == inner_; }
+  // How many runs, of the innermost reduced axis outside them, lie side by side; 1 if none do.
+  int64_t touching_runs() const {
+    if (reduced_.rank == 0 || reduced_.strides[at(reduced_.rank - 1)] != inner_) return 1;
+    return reduced_.dims[at(reduced_.rank - 1)];
+  }
   // Calls fn(offset) for every run that is reduced into the outputs at `base`; never if count() is 0.
   template <typename Fn>
   void each_run(int64_t base, Fn&& fn) const {
