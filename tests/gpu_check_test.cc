@@ -36,9 +36,11 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
   EXPECT_EQ(nccl["version"], "2.28.9");
   EXPECT_EQ(nccl["means"].size(), 3u);
   const Json& kinds = file["parts"]["worlds"]["figures"]["kinds"];
-  ASSERT_EQ(kinds.size(), 3u);
+  ASSERT_EQ(kinds.size(), 4u);
   EXPECT_EQ(kinds[2]["kind"], "torque saturating");
   EXPECT_EQ(kinds[2]["different"], 0);
+  EXPECT_EQ(kinds[3]["kind"], "torque from outside");
+  EXPECT_EQ(kinds[3]["different"], 0);
   EXPECT_GT(kinds[2]["gpu_steps_per_s"], 0);
   const Json& limits = file["parts"]["limits"]["figures"];
   EXPECT_GT(limits["empty_run_us"], 0);

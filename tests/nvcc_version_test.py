@@ -13,6 +13,9 @@ CMAKE, SOURCES = sys.argv[1:3]
 PROJECT = """cmake_minimum_required(VERSION 3.22)
 project(images LANGUAGES CXX)
 include({sources}/cmake/cuda.cmake)
+add_library(fmt::fmt INTERFACE IMPORTED)
+function(sparkpilot_flags target)
+endfunction()
 add_library(images OBJECT empty.cc)
 sparkpilot_kernel_images(images)
 """

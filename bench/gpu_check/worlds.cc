@@ -1,6 +1,7 @@
 // Simulated worlds on the GPU: the bits of the processor's, and steps a second beside all of its cores.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/parallel.h"
@@ -8,6 +9,7 @@
 #include "part.h"
 #include "sim/batch.h"
 #include "sim/test_worlds.h"
+#include "sim/world_stepper_gpu.h"
 
 namespace sparkpilot::gpu_check {
 namespace {
@@ -56,6 +58,82 @@ Json check_world(sim::BatchOptions on_cpu, const Options& options, std::vector<s
           {"cpu_time_to_gpu", median(ratios)}};
 }
 
+// Worlds whose commands come from outside, as of the environment for learning, five steps with each.
+class Stepped {
+ public:
+  Stepped(int64_t count, const sim::StepperOptions& options)
+      : worlds_(count, options),
+        commands_(static_cast<size_t>(count) * 2),
+        seen_(static_cast<size_t>(count) * sim::observed_numbers().size()),
+        costs_(static_cast<size_t>(count) * sim::step_costs().size()) {
+    worlds_.reset(nullptr, sim::varied);
+  }
+  void step(int call) {
+    const float most = worlds_.options().torque ? 1 : 90;
+    for (size_t i = 0; i < commands_.size(); ++i)
+      commands_[i] = most * static_cast<float>((i * 7 + static_cast<size_t>(call) * 3) % 21) / 20 - most / 2;
+    worlds_.step(commands_.data(), kSteps, seen_.data(), costs_.data());
+  }
+  // Worlds of which something that was seen last is other.
+  int64_t different(const Stepped& other) const {
+    int64_t count = 0;
+    const size_t seen = sim::observed_numbers().size(), costs = sim::step_costs().size();
+    for (size_t i = 0; i < static_cast<size_t>(worlds_.count()); ++i) {
+      count += std::memcmp(&seen_[i * seen], &other.seen_[i * seen], seen * sizeof(float)) != 0 ||
+               std::memcmp(&costs_[i * costs], &other.costs_[i * costs], costs * sizeof(float)) != 0;
+    }
+    return count;
+  }
+  static constexpr int kSteps = 5;
+
+ private:
+  sim::WorldStepper worlds_;
+  std::vector<float> commands_, seen_, costs_;
+};
+
+Json check_stepped(bool torque, const Options& options, std::vector<std::string>& failures) {
+  const sim::StepperOptions on_cpu{.torque = torque};
+  sim::StepperOptions single = on_cpu, on_gpu = on_cpu;
+  single.number = sim::Number::single;
+  on_gpu.elsewhere = sim::worlds_on_gpu(GpuDevice::open(options.ordinal));
+  const int64_t checked = options.tiny ? 70 : 4001, timed = options.tiny ? 64 : 65536;
+  const int calls = options.tiny ? 10 : 100;
+  int64_t different = 0;
+  {
+    Stepped expected(checked, single), got(checked, on_gpu);
+    for (int call = 0; call < calls && different == 0; ++call) {
+      expected.step(call);
+      got.step(call);
+      different = got.different(expected);
+    }
+  }
+  if (different > 0) {
+    failures.push_back(
+        fmt::format("{} of {} worlds stepped from outside have other bits than on the processor", different, checked));
+  }
+  Stepped cpu(timed, on_cpu), gpu(timed, on_gpu);
+  const auto seconds = [&](Stepped& worlds) {
+    const int64_t begin = now_ns();
+    for (int call = 0; call < calls; ++call) worlds.step(call);
+    return static_cast<double>(now_ns() - begin) * 1e-9;
+  };
+  std::vector<double> of_cpu, of_gpu, ratios;
+  for (int64_t round = 0; round < std::max<int64_t>(options.rounds / 3, 2); ++round) {
+    of_cpu.push_back(seconds(cpu));
+    of_gpu.push_back(seconds(gpu));
+    ratios.push_back(of_cpu.back() / of_gpu.back());
+  }
+  const double steps = static_cast<double>(timed) * calls * Stepped::kSteps;
+  return {{"steps", calls * Stepped::kSteps},
+          {"checked", checked},
+          {"different", different},
+          {"worlds", timed},
+          {"cpu_threads", thread_count()},
+          {"cpu_steps_per_s", steps / median(of_cpu)},
+          {"gpu_steps_per_s", steps / median(of_gpu)},
+          {"cpu_time_to_gpu", median(ratios)}};
+}
+
 }  // namespace
 
 Outcome check_worlds(const Options& options, const Json& go_on) {
@@ -69,10 +147,18 @@ Outcome check_worlds(const Options& options, const Json& go_on) {
       names.push_back(name);
     }
   }
+  std::vector<bool> stepped;  // whether by torque
+  for (const bool torque : {true, false}) {
+    const std::string name = torque ? "torque from outside" : "angle from outside";
+    if (!options.takes(name)) continue;
+    stepped.push_back(torque);
+    names.push_back(name);
+  }
   const auto held = GpuDevice::open(options.ordinal);
   const ThreadScope threads(available_processors());
   return each_of(options, go_on, "kinds", names, [&](size_t i, std::vector<std::string>& failures) {
-    Json figures = check_world(all[i], options, failures);
+    Json figures = i < all.size() ? check_world(all[i], options, failures)
+                                  : check_stepped(stepped[i - all.size()], options, failures);
     figures["kind"] = names[i];
     return figures;
   });
