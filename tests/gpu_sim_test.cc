@@ -214,6 +214,21 @@ TEST_F(GpuSim, SteppedWorldsRefuseWhatTheProcessorDoes) {
   EXPECT_EQ(worlds.steps(5), 5);
 }
 
+// What a failed call left on the GPU is unknown, so nothing goes on.
+TEST_F(GpuSim, SteppedWorldsEndWithAFailureOfTheGpu) {
+  for (const char* fault : {"cuLaunchKernelEx:4:1", "cuLaunchKernelEx:5:1", "cuMemcpyDtoHAsync_v2:1:1"}) {
+    emulate("h100", fault);
+    WorldStepper worlds(40, {.elsewhere = worlds_on_gpu(GpuDevice::open(0))});
+    worlds.reset(nullptr, varied);  // three launches
+    const std::vector<float> commands(80, 0.1f);
+    EXPECT_FALSE(error_of([&] { worlds.step(commands.data(), 10); }).empty()) << fault;
+    EXPECT_EQ(worlds.steps(3), 0);
+    const std::string after = "the GPU failed in an earlier call";
+    EXPECT_NE(error_of([&] { worlds.step(commands.data(), 10); }).find(after), std::string::npos) << fault;
+    EXPECT_NE(error_of([&] { worlds.reset(nullptr, varied); }).find(after), std::string::npos) << fault;
+  }
+}
+
 // The program, as a user calls it.
 class GpuSimProgram : public GpuSim {
  protected:

@@ -225,6 +225,10 @@ static int same_on(const char* device, int count) {
     sparkpilot_sim_options options = options_of(SPARKPILOT_SIM_SAME_STEP);
     options.device = side == 0 ? "cpu" : device;
     sparkpilot_sim_env* env = sparkpilot_sim_make(&options);
+    if (side == 1 && env != NULL) {
+      sparkpilot_sim_options bad = options;
+      bad.planner = "mpc", expect_error(&bad, "the planner mpc runs on the CPU only");
+    }
     if (env == NULL) {
       puts(sparkpilot_sim_error());
       return strstr(sparkpilot_sim_error(), "holds no GPU code") != NULL ? 77 : EXIT_FAILURE;

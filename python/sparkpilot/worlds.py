@@ -99,6 +99,7 @@ class Worlds:
     worlds: how many. threads: 0 is one for each processor. seed: world i has seed + i.
     scenarios: names of scenarios and categories, with commas (`sparkpilot sim list`). vehicle: a preset, or "any".
     plant: "bicycle", "bicycle_linear" or "kinematic". planner: "idm", "cruise" or "mpc".
+    device: "cpu", or "cuda" or "cuda:N", a GPU, without the planner mpc.
     steering: "torque" or "angle": what the lateral action is. longitudinal: actions have acceleration too.
     autoreset: when the episode after one that ended begins: "next_step", "same_step" or "disabled".
     steps_per_action: of 10 ms. most_seconds: of an episode; 0: as long as its scenario.
@@ -110,10 +111,11 @@ class Worlds:
     """
 
     def __init__(self, worlds: int = 1, *, threads: int = 0, seed: int = 0, scenarios: str = "all",
-                 vehicle: str = "civic", plant: str = "bicycle", planner: str = "idm", steering: str = "torque",
-                 longitudinal: bool = False, autoreset: str = "same_step", steps_per_action: int = 5,
-                 most_seconds: float = 0.0, lane: float = 1.8, weights: Optional[dict] = None,
-                 library: Union[str, pathlib.Path, None] = None, reuse: bool = False) -> None:
+                 vehicle: str = "civic", plant: str = "bicycle", planner: str = "idm", device: str = "cpu",
+                 steering: str = "torque", longitudinal: bool = False, autoreset: str = "same_step",
+                 steps_per_action: int = 5, most_seconds: float = 0.0, lane: float = 1.8,
+                 weights: Optional[dict] = None, library: Union[str, pathlib.Path, None] = None,
+                 reuse: bool = False) -> None:
         self._handle = None
         self._library = _open(library)
         self._lock = threading.Lock()
@@ -122,7 +124,8 @@ class Worlds:
         options = _Options()
         self._library.sparkpilot_sim_default_options(c.byref(options))
         given = {"worlds": worlds, "threads": threads, "seed": seed, "scenarios": scenarios, "vehicle": vehicle,
-                 "plant": plant, "planner": planner, "steering": _choice("steering", steering, ("torque", "angle")),
+                 "plant": plant, "planner": planner, "device": device,
+                 "steering": _choice("steering", steering, ("torque", "angle")),
                  "longitudinal": int(longitudinal), "autoreset": _choice("autoreset", autoreset, AUTORESET),
                  "steps_per_action": steps_per_action, "most_seconds": most_seconds, "lane": lane}
         for name, value in given.items():

@@ -92,7 +92,6 @@ sim::LearningOptions learning_options(const sparkpilot_sim_options& o) {
   }
   between(o.threads, 0, 4096, "threads");
   sim::LearningOptions to;
-  if (const auto gpu = gpu_named(text(o.device, "device"))) to.elsewhere = sim::worlds_on_gpu(GpuDevice::open(*gpu));
   to.worlds = o.worlds;
   to.scenarios = sim::select_scenarios(names_of(text(o.scenarios, "scenarios")));
   to.vehicle = text(o.vehicle, "vehicle");
@@ -106,6 +105,7 @@ sim::LearningOptions learning_options(const sparkpilot_sim_options& o) {
   to.lane = o.lane;
   to.seed = o.seed;
   to.weights.assign(o.weights, o.weights + SPARKPILOT_SIM_REWARDS);
+  if (const auto gpu = gpu_named(text(o.device, "device"))) to.elsewhere = sim::worlds_on_gpu(GpuDevice::open(*gpu));
   return to;
 }
 

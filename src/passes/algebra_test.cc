@@ -178,7 +178,7 @@ TEST(SimplifyAlgebra, LeavesSelectionsThatAreNoSlice) {
 
 // A list that grows by one at a time becomes one Concat, with the parts in their order.
 // The gradient of a value that is sliced: the ranges come in any order, one lies over another, one along another axis.
-TEST(SimplifyAlgebra, SumsOfPadsBecomeOneConcat) {
+TEST(SimplifyAlgebra, SumsOfPadsBecomeConcats) {
   Net n;
   const auto pad = [&](const char* name, const Shape& shape, std::initializer_list<int64_t> pads) {
     return n.op("Pad", {n.input(name, shape), n.b.ints(pads)});
@@ -188,8 +188,8 @@ TEST(SimplifyAlgebra, SumsOfPadsBecomeOneConcat) {
   const ValueId row = pad("row", {1, 10}, {1, 0, 0, 0});
   n.output(n.op("Add", {n.op("Add", {n.op("Add", {a, whole}), n.op("Add", {b, over})}), n.op("Add", {c, row})}));
   EXPECT_EQ(run_and_compare(n.graph, simplify_algebra), 1);
-  EXPECT_EQ(count(n.graph, "Concat"), 1);
-  EXPECT_EQ(count(n.graph, "Pad"), 2);  // over, row
+  EXPECT_EQ(count(n.graph, "Concat"), 2);  // b and over, a and c
+  EXPECT_EQ(count(n.graph, "Pad"), 1);     // row
   EXPECT_EQ(count(n.graph, "Add"), 3);
 }
 
@@ -204,6 +204,23 @@ TEST(SimplifyAlgebra, SumsOfManyPadsTakeNoLongerThanTheirNumber) {
   infer(n.graph);
   EXPECT_GT(simplify_algebra(n.graph), 0);
   EXPECT_EQ(count(n.graph, "Pad"), 0);
+  Net many;  // each pair leaves nearly all zeros
+  const ValueId first = many.input("x", {1});
+  const auto zeros = [&](int i) { return i % 2 ? many.b.ints({8000, 8383}) : many.b.ints({0, 16383}); };
+  ValueId all = many.op("Pad", {first, zeros(0)});
+  for (int i = 1; i < 3000; ++i) all = many.op("Add", {all, many.op("Pad", {first, zeros(i)})});
+  many.output(all);
+  infer(many.graph);
+  EXPECT_LE(simplify_algebra(many.graph), 1);
+  EXPECT_GT(count(many.graph, "Pad"), 2900);
+  Net best;  // the first and the last are the whole
+  const ValueId large = best.input("large", {90000}), small = best.input("small", {10000}),
+                tiny = best.input("tiny", {1});
+  best.output(best.op("Add", {best.op("Add", {best.op("Pad", {large, best.b.ints({0, 10000})}),
+                                              best.op("Pad", {tiny, best.b.ints({0, 99999})})}),
+                              best.op("Pad", {small, best.b.ints({90000, 0})})}));
+  EXPECT_EQ(run_and_compare(best.graph, simplify_algebra), 1);
+  EXPECT_EQ(count(best.graph, "Pad"), 1);
   Net wide;
   const ValueId one = wide.input("x", {1});
   wide.output(wide.op(

@@ -135,16 +135,21 @@ class Chains {
     return *chain;
   }
 
+  // Whether it jumps: what is nearly equal in f32, and equal in 16 bits, gives another result then. It reads what was
+  // stored.
+  bool reads_rounded(const ChainStep& step, ValueId x) const {
+    return edit_.dtype(x) != DType::f32 && (step.kind == ChainStep::comparison || step.op == "Sign");
+  }
+
   Chain of_one(NodeId id, ValueId x, ChainStep step) {
-    Chain chain = begin(id, x);
+    Chain chain = reads_rounded(step, x) ? Chain{{x}, {}} : begin(id, x);
     chain.steps.push_back(step);
     return chain;
   }
 
   Chain of_two(NodeId id, const std::vector<ValueId>& inputs, ChainStep step) {
     ValueId x = inputs[0], y = inputs[1];
-    if (step.kind == ChainStep::comparison && edit_.dtype(x) != DType::f32) {
-      // Values that are equal in 16 bits are not before they are rounded: what is compared is what was stored.
+    if (reads_rounded(step, x)) {
       Chain chain{{x}, {}};
       step.first = chain.operand(y);
       chain.steps.push_back(step);

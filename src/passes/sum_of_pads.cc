@@ -1,6 +1,7 @@
 #include "passes/sum_of_pads.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -61,9 +62,11 @@ std::vector<std::vector<Operand>> side_by_side(std::vector<Operand> pads) {
   std::set<std::pair<int64_t, size_t>> ends;  // of groups
   for (const Operand& each : pads) {
     size_t group = groups.size();
-    if (!ends.empty() && ends.begin()->first <= each.first) {
-      group = ends.begin()->second;
-      ends.erase(ends.begin());
+    // The group whose end is nearest before it, so that gaps are small.
+    const auto behind = ends.upper_bound({each.first, groups.size()});
+    if (behind != ends.begin()) {
+      group = std::prev(behind)->second;
+      ends.erase(std::prev(behind));
     } else {
       groups.emplace_back();
     }
@@ -73,14 +76,18 @@ std::vector<std::vector<Operand>> side_by_side(std::vector<Operand> pads) {
   return groups;
 }
 
+// The bytes of zeros between and beside them.
+int64_t zero_bytes(const std::vector<Operand>& group, const Shape& whole, DType dtype) {
+  int64_t gaps = whole[group[0].axis];
+  for (const Operand& each : group) gaps -= each.size;
+  return storage_bytes(dtype, whole.elements() / whole[group[0].axis] * gaps);
+}
+
 // Whether one Concat of them takes less than their sum: at least two, and few zeros, which become constants.
-bool pays(const std::vector<Operand>& group, const Shape& whole, int64_t element_bytes) {
-  constexpr int64_t kFew = 1 << 16;  // bytes
-  int64_t filled = 0;
-  for (const Operand& each : group) filled += each.size;
-  const int axis = group[0].axis;
-  const int64_t gaps = whole[axis] - filled, bytes = whole.elements() / whole[axis] * gaps * element_bytes;
-  return group.size() > 1 && (gaps <= filled || bytes <= kFew);
+bool pays(const std::vector<Operand>& group, const Shape& whole, DType dtype) {
+  constexpr int64_t kFew = 1 << 16;
+  const int64_t zeros = zero_bytes(group, whole, dtype);
+  return group.size() > 1 && (zeros <= kFew || 2 * zeros <= storage_bytes(dtype, whole.elements()));
 }
 
 }  // namespace
@@ -104,29 +111,38 @@ bool concat_sum_of_pads(Edit& edit, NodeId id) {
   }
   const Shape whole = edit.shape(y);
   const DType dtype = edit.dtype(y);
-  std::vector<ValueId> sums;
+  std::vector<std::vector<Operand>> groups;
+  int64_t zeros = 0;
   for (auto& [axis, of_axis] : pads) {
-    for (const std::vector<Operand>& group : side_by_side(std::move(of_axis))) {
-      if (!pays(group, whole, storage_bytes(dtype, 1))) {
-        for (const Operand& each : group) others.push_back(each.operand);
-        continue;
-      }
-      std::vector<ValueId> parts;
-      int64_t end = 0;
-      const auto add_zeros = [&, axis = axis](int64_t size) {
-        if (size == 0) return;
-        Shape shape = whole;
-        shape.set(axis, size);
-        parts.push_back(edit.graph().add_constant(Tensor::zeros(dtype, shape)));
-      };
-      for (const Operand& each : group) {
-        add_zeros(each.first - end);
-        parts.push_back(each.value);
-        end = each.first + each.size;
-      }
-      add_zeros(whole[axis] - end);
-      sums.push_back(edit.make(id, "Concat", parts, {{"axis", int64_t{axis}}}));
+    for (std::vector<Operand>& group : side_by_side(std::move(of_axis))) {
+      if (pays(group, whole, dtype)) zeros += zero_bytes(group, whole, dtype);
+      groups.push_back(std::move(group));
     }
+  }
+  // All zeros together take no more than the sum does: else groups without any are put together.
+  const bool with_zeros = zeros <= storage_bytes(dtype, whole.elements());
+  std::vector<ValueId> sums;
+  for (const std::vector<Operand>& group : groups) {
+    if (!pays(group, whole, dtype) || (!with_zeros && zero_bytes(group, whole, dtype) > 0)) {
+      for (const Operand& each : group) others.push_back(each.operand);
+      continue;
+    }
+    const int axis = group[0].axis;
+    std::vector<ValueId> parts;
+    int64_t end = 0;
+    const auto add_zeros = [&](int64_t size) {
+      if (size == 0) return;
+      Shape shape = whole;
+      shape.set(axis, size);
+      parts.push_back(edit.graph().add_constant(Tensor::zeros(dtype, shape)));
+    };
+    for (const Operand& each : group) {
+      add_zeros(each.first - end);
+      parts.push_back(each.value);
+      end = each.first + each.size;
+    }
+    add_zeros(whole[axis] - end);
+    sums.push_back(edit.make(id, "Concat", parts, {{"axis", int64_t{axis}}}));
   }
   if (sums.empty()) return false;
   sums.insert(sums.end(), others.begin(), others.end());

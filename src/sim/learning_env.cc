@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "sim/algorithm.h"
+#include "sim/batch_gpu.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -54,6 +55,7 @@ LearningEnv::LearningEnv(LearningOptions options)
       actions_(learning_actions(options_.torque).first(options_.longitudinal ? 2 : 1)) {
   LearningOptions& o = options_;
   if (o.scenarios.empty()) fail("sim: no scenario to drive");
+  if (const auto why = not_on_gpu(Lateral::torque, o.planner); o.elsewhere && !why.empty()) fail("{}", why);
   if (o.vehicle != "any") preset_vehicle(o.vehicle);
   if (o.steps_per_action < 1 || o.steps_per_action > 1000) {
     fail("sim: {} steps an action, expected 1 to 1000", o.steps_per_action);

@@ -26,14 +26,14 @@ class GpuWorlds final : public SteppedWorlds {
         put_(cuda::kernel_on(*gpu, "put_worlds")),
         groups_((count + kWorldsOfGroup - 1) / kWorldsOfGroup),
         inputs_(on_both_sides(*gpu, bytes(kInputs))),
-        states_(on_both_sides(*gpu, bytes(kStates))),
         seen_(on_both_sides(*gpu, bytes(kSeen))),
+        states_(gpu->allocate_kept(bytes(kStates), gpu->own_place())),
         constants_(gpu->allocate_kept(bytes(kConstants), gpu->own_place())),
         rings_(gpu->allocate_kept(bytes(kRingSlots), gpu->own_place())),
         others_(static_cast<size_t>(count)) {
     // The places behind the last world are computed, too.
     stream_.fill(inputs_.gpu->data(), 0, bytes(kInputs));
-    stream_.fill(states_.gpu->data(), 0, bytes(kStates));
+    stream_.fill(states_->data(), 0, bytes(kStates));
     stream_.fill(constants_->data(), 0, bytes(kConstants));
     stream_.fill(rings_->data(), 0, bytes(kRingSlots));
     stream_.wait();
@@ -49,6 +49,7 @@ class GpuWorlds final : public SteppedWorlds {
   }
 
   void reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) override {
+    check_sound();
     std::vector<int32_t> worlds;
     for (int64_t i = 0; i < count_; ++i) {
       if (!mask || mask[i]) worlds.push_back(static_cast<int32_t>(i));
@@ -59,10 +60,11 @@ class GpuWorlds final : public SteppedWorlds {
   }
 
   void step(const float* commands, int steps, float* observations, float* costs) override {
+    check_sound();
     check_step(commands, steps);
     cuda::SteppedWorldsArguments p{.inputs = floats(*inputs_.gpu),
                                    .constants = floats(*constants_),
-                                   .states = floats(*states_.gpu),
+                                   .states = floats(*states_),
                                    .rings = floats(*rings_),
                                    .seen = floats(*seen_.gpu),
                                    .seed = options.seed,
@@ -75,7 +77,8 @@ class GpuWorlds final : public SteppedWorlds {
       p.rich_courses |= other.rich ? 1 : 0;
       p.tables |= other.table ? 1 : 0;
     }
-    states_fresh_ = false;
+    broken_ = true;  // unless all of it works
+    host_states_.clear();
     // No world plans twice in a launch.
     for (int done = 0; done < steps; done += p.steps) {
       p.steps = std::min(steps - done, kStepsPerPlan);
@@ -92,8 +95,9 @@ class GpuWorlds final : public SteppedWorlds {
       send(stream_, inputs_, bytes(kInputs));
       stream_.launch(kernel_, cuda::worlds_launch(p.groups), p);
     }
-    bring(seen_, bytes(kSeen));
+    if (seen_.host != seen_.gpu) stream_.copy_to_host(seen_.host->data(), seen_.gpu->data(), bytes(kSeen));
     stream_.wait();
+    broken_ = false;
     slot_ = static_cast<int>((slot_ + int64_t{steps}) % kSlots);
     parallel_for(count_, 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -116,9 +120,7 @@ class GpuWorlds final : public SteppedWorlds {
   bool collided(int64_t i) const override { return seen(i, kCollided)(0) > 0.5f; }
   WorldResult result(int64_t i) const override { return outside_result<Control>(state(i), steps(i)); }
   std::array<double, kTraceColumns> trace_row(int64_t i) const override {
-    std::vector<float> constants(static_cast<size_t>(groups_ * kWorldsOfGroup * kConstants));
-    stream_.copy_to_host(constants.data(), constants_->data(), bytes(kConstants));
-    stream_.wait();
+    const std::vector<float> constants = copied(*constants_, kConstants);
     return scalar::trace_row(
         steps(i) - 1, get_fields<WorldConstants<double, Control>>(constants.data(), i, kWorldsOfGroup), state(i));
   }
@@ -135,8 +137,15 @@ class GpuWorlds final : public SteppedWorlds {
 
   static float* floats(const Buffer& buffer) { return reinterpret_cast<float*>(const_cast<Buffer&>(buffer).data()); }
   int64_t bytes(int64_t fields) const { return groups_ * kWorldsOfGroup * fields * kFloat; }
-  void bring(const TwoSides& memory, int64_t size) const {
-    if (memory.host != memory.gpu) stream_.copy_to_host(memory.host->data(), memory.gpu->data(), size);
+  // A call that failed on the GPU may have moved some worlds: nothing that comes after it would be right.
+  void check_sound() const {
+    if (broken_) throw Error(ErrorKind::device, "sim: the GPU failed in an earlier call: these worlds cannot go on");
+  }
+  std::vector<float> copied(const Buffer& from, int64_t fields) const {
+    std::vector<float> to(static_cast<size_t>(groups_ * kWorldsOfGroup * fields));
+    stream_.copy_to_host(to.data(), floats(from), bytes(fields));
+    stream_.wait();
+    return to;
   }
   // What is seen of a world, from a field on.
   auto seen(int64_t world, int64_t field) const {
@@ -145,19 +154,26 @@ class GpuWorlds final : public SteppedWorlds {
     return [from](int f) { return from[f * kWorldsOfGroup]; };
   }
   WorldState<double, Control> state(int64_t world) const {
-    if (!states_fresh_) {
-      bring(states_, bytes(kStates));
-      stream_.wait();
-      states_fresh_ = true;
-    }
-    return get_fields<WorldState<double, Control>>(floats(*states_.host), world, kWorldsOfGroup);
+    if (host_states_.empty()) host_states_ = copied(*states_, kStates);
+    return get_fields<WorldState<double, Control>>(host_states_.data(), world, kWorldsOfGroup);
   }
+
+  // What the GPU still reads may not be given back, also after an error.
+  struct WaitAtEnd {
+    GpuStream& stream;
+    ~WaitAtEnd() {
+      try {
+        stream.wait();
+      } catch (const Error&) {
+      }
+    }
+  };
 
   void begin_worlds(std::span<const int32_t> worlds, const std::function<WorldSpec(int64_t)>& spec) {
     const auto count = std::ssize(worlds);
-    const TwoSides places = on_both_sides(stream_.gpu(), count * int64_t{sizeof(int32_t)});
-    const TwoSides constants = on_both_sides(stream_.gpu(), count * kConstants * kFloat);
-    const TwoSides states = on_both_sides(stream_.gpu(), count * kStates * kFloat);
+    const auto room = [&](int64_t fields) { return on_both_sides(stream_.gpu(), count * fields * kFloat); };
+    const TwoSides places = room(1), constants = room(kConstants), states = room(kStates);
+    const WaitAtEnd wait{stream_};
     std::memcpy(places.host->data(), worlds.data(), worlds.size_bytes());
     std::vector<OtherOfWorld> others(worlds.size());
     std::vector<Seen> shown(worlds.size());
@@ -174,14 +190,9 @@ class GpuWorlds final : public SteppedWorlds {
         shown[at].collided = begun.state.metrics.collided;
       }
     });
-    // All of them are sound: they begin.
-    for (size_t row = 0; row < worlds.size(); ++row) {
-      others_[static_cast<size_t>(worlds[row])] = std::move(others[row]);
-      put_fields<float>(shown[row], worlds[row], kWorldsOfGroup, floats(*seen_.host));
-      steps_[static_cast<size_t>(worlds[row])] = 0;
-    }
-    states_fresh_ = false;
-    send(stream_, places, count * int64_t{sizeof(int32_t)});
+    broken_ = true;  // unless all of it works
+    host_states_.clear();
+    send(stream_, places, count * kFloat);
     send(stream_, constants, count * kConstants * kFloat);
     send(stream_, states, count * kStates * kFloat);
     const auto put = [&](const Buffer* rows, const Buffer& to, int64_t fields) {
@@ -193,19 +204,26 @@ class GpuWorlds final : public SteppedWorlds {
       stream_.launch(put_, cuda::put_worlds_launch(p), p);
     };
     put(constants.gpu.get(), *constants_, kConstants);
-    put(states.gpu.get(), *states_.gpu, kStates);
+    put(states.gpu.get(), *states_, kStates);
     put(nullptr, *rings_, kRingSlots);
     stream_.wait();
+    for (size_t row = 0; row < worlds.size(); ++row) {
+      others_[static_cast<size_t>(worlds[row])] = std::move(others[row]);
+      put_fields<float>(shown[row], worlds[row], kWorldsOfGroup, floats(*seen_.host));
+      steps_[static_cast<size_t>(worlds[row])] = 0;
+    }
+    broken_ = false;
   }
 
   mutable GpuStream stream_;
   const GpuFunction &kernel_, &put_;
   const int64_t groups_;
-  TwoSides inputs_, states_, seen_;
-  std::shared_ptr<Buffer> constants_, rings_;
+  TwoSides inputs_, seen_;
+  std::shared_ptr<Buffer> states_, constants_, rings_;
   std::vector<OtherOfWorld> others_;
-  int slot_ = 0;                       // of the rings, for all worlds
-  mutable bool states_fresh_ = false;  // the host's copy is what the GPU has
+  mutable std::vector<float> host_states_;  // a copy of states_, made when it is asked for; empty where those are newer
+  int slot_ = 0;                            // of the rings, for all worlds
+  bool broken_ = false;
 };
 
 }  // namespace

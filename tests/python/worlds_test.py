@@ -81,7 +81,8 @@ class Simulated(unittest.TestCase):
     def test_refused(self):
         for options, said in [({"scenarios": "curvs"}, "did you mean curves"), ({"steering": "feet"}, "torque, angle"),
                               ({"weights": {"fun": 1}}, "the reward has no term 'fun'; it has: "),
-                              ({"worlds": 0}, "worlds"), ({"library": "/none.so"}, "cannot be used: /none.so")]:
+                              ({"device": "tpu"}, "expected cpu, cuda or cuda:N"), ({"worlds": 0}, "worlds"),
+                              ({"library": "/none.so"}, "cannot be used: /none.so")]:
             with self.assertRaisesRegex(InputError, said):
                 Worlds(**options)
         with self.assertRaisesRegex(TypeError, "lane: got 'wide'|lane"):
