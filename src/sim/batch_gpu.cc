@@ -88,15 +88,6 @@ class Part {
         table_of_world_(on_both_sides(*gpu, most_ * int64_t{sizeof(float*)})),
         rings_(gpu->allocate_kept(most_ * kRingSlots * kFloat, gpu->own_place())),
         tables_(*gpu, plans_of(steps)) {}
-  // What the GPU still does here may not outlive the memory.
-  ~Part() {
-    try {
-      stream_.wait();
-    } catch (const Error&) {
-    }
-  }
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
 
   void begin(int64_t first, int64_t count, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o) {
     first_ = first, count_ = count;
@@ -185,6 +176,7 @@ class Part {
   TwoSides constants_, states_, table_of_world_;
   std::shared_ptr<Buffer> rings_;
   Tables tables_;
+  const WaitAtEnd wait_{stream_};
 };
 
 // The processor prepares a part while the GPU computes those before it.

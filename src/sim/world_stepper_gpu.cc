@@ -40,14 +40,6 @@ class GpuWorlds final : public SteppedWorlds {
     if (inputs_.host != inputs_.gpu) std::memset(inputs_.host->data(), 0, static_cast<size_t>(bytes(kInputs)));
     std::memset(seen_.host->data(), 0, static_cast<size_t>(bytes(kSeen)));
   }
-  // What the GPU still does here may not outlive the memory.
-  ~GpuWorlds() override {
-    try {
-      stream_.wait();
-    } catch (const Error&) {
-    }
-  }
-
   void reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) override {
     check_sound();
     std::vector<int32_t> worlds;
@@ -158,22 +150,11 @@ class GpuWorlds final : public SteppedWorlds {
     return get_fields<WorldState<double, Control>>(host_states_.data(), world, kWorldsOfGroup);
   }
 
-  // What the GPU still reads may not be given back, also after an error.
-  struct WaitAtEnd {
-    GpuStream& stream;
-    ~WaitAtEnd() {
-      try {
-        stream.wait();
-      } catch (const Error&) {
-      }
-    }
-  };
-
   void begin_worlds(std::span<const int32_t> worlds, const std::function<WorldSpec(int64_t)>& spec) {
     const auto count = std::ssize(worlds);
     const auto room = [&](int64_t fields) { return on_both_sides(stream_.gpu(), count * fields * kFloat); };
     const TwoSides places = room(1), constants = room(kConstants), states = room(kStates);
-    const WaitAtEnd wait{stream_};
+    const WaitAtEnd wait(stream_);
     std::memcpy(places.host->data(), worlds.data(), worlds.size_bytes());
     std::vector<OtherOfWorld> others(worlds.size());
     std::vector<Seen> shown(worlds.size());
@@ -224,6 +205,7 @@ class GpuWorlds final : public SteppedWorlds {
   mutable std::vector<float> host_states_;  // a copy of states_, made when it is asked for; empty where those are newer
   int slot_ = 0;                            // of the rings, for all worlds
   bool broken_ = false;
+  const WaitAtEnd wait_{stream_};
 };
 
 }  // namespace
