@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <regex>
 #include <utility>
 
 #include "adapters/adapter.h"
@@ -16,14 +15,6 @@ namespace {
 // Ranks that a size allows, at most: beyond, singular values of random matrices tell little.
 constexpr int64_t kMostByBytes = 16;
 constexpr int64_t kLargestRank = 1 << 16;
-
-std::regex target_regex(const std::string& text) {
-  try {
-    return std::regex(text, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error& error) {
-    fail("\"{}\" is not a regular expression: {}", text, error.what());
-  }
-}
 
 int64_t magnitudes(const Layer& layer, AdapterKind kind) { return kind == AdapterKind::dora ? layer.out() : 0; }
 
@@ -120,23 +111,17 @@ AdapterLayer new_layer(const Graph& base, const Layer& layer, int64_t rank, cons
 }  // namespace
 
 Adapter create_adapter(const Graph& base, const AdapterOptions& options, AdapterPlan* plan) {
-  const std::regex target = target_regex(options.target.empty() ? ".*" : options.target);
   const std::vector<Layer> layers = find_layers(base);
+  const std::vector<bool> meant = matching_layers(layers, options.target.empty() ? ".*" : options.target);
   AdapterPlan rows;
   std::vector<size_t> candidates;
-  bool any = false;
   for (size_t i = 0; i < layers.size(); ++i) {
-    const bool meant = std::regex_match(layers[i].path, target);
-    any |= meant;
-    rows.rows.push_back({layers[i].path, layers[i].weight, 0, meant ? layers[i].cannot : "not a target"});
-    if (meant && layers[i].cannot.empty()) candidates.push_back(i);
+    rows.rows.push_back({layers[i].path, layers[i].weight, 0, meant[i] ? layers[i].cannot : "not a target"});
+    if (meant[i] && layers[i].cannot.empty()) candidates.push_back(i);
   }
-  if (layers.empty()) fail("the model has no convolution or product with constant weights");
-  if (!any) fail("no layer's path matches \"{}\"; the first is \"{}\"", options.target, layers[0].path);
   if (candidates.empty()) {
-    const auto first =
-        std::ranges::find_if(rows.rows, [&](const auto& row) { return std::regex_match(row.path, target); });
-    fail("no layer can be adapted; \"{}\": {}", first->path, first->why_not);
+    const auto& first = rows.rows[static_cast<size_t>(std::ranges::find(meant, true) - meant.begin())];
+    fail("no layer can be adapted; \"{}\": {}", first.path, first.why_not);
   }
   std::vector<int64_t> ranks(layers.size());
   if (options.rank) {

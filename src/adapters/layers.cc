@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -155,6 +156,22 @@ Tensor transposed(const Tensor& matrix) {
 }
 
 std::vector<Layer> find_layers(const Graph& graph) { return Finder(graph).run(); }
+
+std::vector<bool> matching_layers(const std::vector<Layer>& layers, const std::string& pattern) {
+  std::regex path;
+  try {
+    path.assign(pattern, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    fail("\"{}\" is not a regular expression: {}", pattern, error.what());
+  }
+  if (layers.empty()) fail("the model has no convolution or product with constant weights");
+  std::vector<bool> out;
+  for (const Layer& layer : layers) out.push_back(std::regex_match(layer.path, path));
+  if (std::ranges::find(out, true) == out.end()) {
+    fail("no layer's path matches \"{}\"; the first is \"{}\"", pattern, layers[0].path);
+  }
+  return out;
+}
 
 void name_layers(Graph& graph) {
   for (const Layer& layer : find_layers(graph)) {

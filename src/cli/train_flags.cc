@@ -34,6 +34,20 @@ std::map<std::string, double> loss_weights(const TrainFlags& flags) {
   return out;
 }
 
+// A file, or a folder with vision and policy.
+void set_teachers(const fs::path& teacher, std::vector<train::StudentNetwork>& networks) {
+  const bool two = networks[0].role == "vision" || networks[0].role == "policy";
+  if (!two) {
+    networks[0].teacher = teacher;
+    return;
+  }
+  const drive::ModelFiles files = drive::find_models(teacher);
+  for (train::StudentNetwork& each : networks) {
+    each.teacher = each.role == "vision" ? files.vision : files.policy;
+    if (each.teacher.empty()) fail("--teacher {}: holds no {} network", teacher.string(), each.role);
+  }
+}
+
 }  // namespace
 
 void add_train_flags(Program& program, Command command, TrainFlags& flags) {
@@ -68,6 +82,14 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   command.add_flag("--own-features", flags.own_features,
                    "features of the past are the student's own, computed anew in each epoch, not the teacher's");
   command.add_flag("--no-rollout", flags.no_rollout, "evaluate with the data set's features of the past only");
+  command
+      .add_option("--teacher", flags.teacher,
+                  "a model of the same layers (a file; of two networks their folder): what layers compute is compared, "
+                  "too, with the weight of --loss layers=WEIGHT")
+      .type_name("PATH");
+  command
+      .add_option("--match", flags.matched, "of --teacher only layers whose whole path matches this regular expression")
+      .type_name("REGEX");
   add_choice(command, "--features", flags.features, {"kl", "cosine", "l2"}, "how features are compared", "HOW");
   add_number(command, "--batch", flags.batch, "samples of a step");
   add_number(command, "--accumulate", flags.accumulate, "steps whose gradients make one update");
@@ -109,6 +131,7 @@ void settle_paths(const Program& program, TrainFlags& flags) {
   flags.one = whole(flags.one);
   flags.model = {.vision = whole(files.vision), .policy = whole(files.policy), .supercombo = whole(files.supercombo)};
   flags.data = fs::absolute(flags.data).string();
+  flags.teacher = whole(flags.teacher);
   for (std::string& folder : flags.init) folder = fs::absolute(folder).string();
 }
 
@@ -162,6 +185,8 @@ train::StudentOptions student_options(const TrainFlags& flags, const train::Data
     }
   }
   if (out.networks.empty()) fail("--network {}: this model is a supercombo, one network", flags.network);
+  if (!flags.teacher.empty()) set_teachers(flags.teacher, out.networks);
+  if (!flags.matched.empty()) out.matched = flags.matched;
   out.batch = flags.batch;
   out.mode = flags.mode == "full" ? train::TrainMode::full : train::TrainMode::adapter;
   out.adapter.kind = flags.kind == "lora"     ? AdapterKind::lora
@@ -227,6 +252,7 @@ void check_train_flags(const TrainFlags& flags) {
     if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
   }
   if (!(flags.least_scale >= 0 && flags.least_scale <= 1)) fail("--least-scale {}: expected 0 to 1", flags.least_scale);
+  if (!flags.matched.empty() && flags.teacher.empty()) fail("--match is for layers of --teacher, which is not given");
   if (flags.fresh && adapter) fail("--fresh is for --mode full: an adapter begins with the model as it is");
   if (flags.rank > 0 && !flags.max_size.empty())
     fail("--rank sets every layer's rank: --max-size has no effect with it");

@@ -15,9 +15,10 @@ namespace sparkpilot::cli {
 struct TrainFlags {
   std::string data, out, resume, from;
   DrivingModelFlags model;
-  std::string one;  // --model
+  std::string one;      // --model
+  std::string teacher;  // --teacher
   std::vector<std::string> init, weights;
-  std::string network, mode = "adapter", kind = "dora", target, max_size, stored = "auto", labels = "teacher",
+  std::string network, mode = "adapter", kind = "dora", target, max_size, matched, stored = "auto", labels = "teacher",
                        max_activations, precision = "fp32", base_precision = "fp32", features = "kl",
                        schedule = "cosine", optimizer = "adamw";
   int64_t rank = 0, batch = 32, accumulate = 1, updates = 0, warmup = 0, evaluate_every = 0, patience = 0,
@@ -39,6 +40,8 @@ void each_flag(TrainFlags& f, const Visit& visit) {
   visit("vision", f.model.vision);
   visit("policy", f.model.policy);
   visit("supercombo", f.model.supercombo);
+  visit("teacher", f.teacher);
+  visit("match", f.matched);
   visit("init_adapter", f.init);
   visit("loss", f.weights);
   visit("network", f.network);

@@ -190,4 +190,11 @@ ValueId mean_squared_error(Builder& b, ValueId student, ValueId teacher) {
   return mean(difference * difference);
 }
 
+ValueId relative_squared_error(Builder& b, ValueId student, ValueId teacher) {
+  expect_same(b, student, teacher);
+  const auto squares = [&](Term x) { return Term(b, b.add("ReduceSumSquare", {x}, {{"keepdims", int64_t{0}}})); };
+  const Term s(b, student), t(b, teacher);
+  return 2.0 * squares(s - t) / (squares(s) + squares(t) + 1e-12);
+}
+
 }  // namespace sparkpilot::train

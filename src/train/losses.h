@@ -60,4 +60,8 @@ ValueId cosine_distance(Builder& b, ValueId student, ValueId teacher);
 // The mean of the squared differences.
 ValueId mean_squared_error(Builder& b, ValueId student, ValueId teacher);
 
+// 2 |student - teacher|^2 / (|student|^2 + |teacher|^2 + 1e-12) with the sums of squares of all elements: where the two
+// are close, the squared difference in units of the teacher's; at most 4, so that a teacher's zeros cost no more.
+ValueId relative_squared_error(Builder& b, ValueId student, ValueId teacher);
+
 }  // namespace sparkpilot::train

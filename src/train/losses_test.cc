@@ -227,6 +227,13 @@ std::vector<LossCase> cases() {
       "l2", {{{3, 8}, wave(24, 0.2, 3)}, {{3, 8}, wave(24, 1, 2)}},
       [](Builder& b, const auto& in) { return mean_squared_error(b, in[0], in[1]); },
       [=](const List& x, const auto& o) { return squares(x, target(o)); });
+  add(
+      "relative", {{{3, 8}, wave(24, 0.2, 3)}, {{3, 8}, wave(24, 1, 2)}},
+      [](Builder& b, const auto& in) { return relative_squared_error(b, in[0], in[1]); },
+      [=](const List& x, const auto& o) {
+        const List zeros(x.size()), &y = target(o);
+        return 2 * squares(x, y) / (squares(x, zeros) + squares(y, zeros));
+      });
   return out;
 }
 

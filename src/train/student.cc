@@ -14,6 +14,7 @@
 #include "adapters/size.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/with_file.h"
 #include "ir/infer.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
@@ -146,6 +147,8 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
   }
   if (options_.networks.size() > 1) network.prefix = from.role + "/";
   Graph net = network_graph(network.file, options_.batch);
+  const std::vector<LayerResult> results =
+      from.teacher.empty() ? std::vector<LayerResult>() : name_results(network.file, net);
   // What is trained, as values of `net` first.
   std::vector<Parameter> parameters;
   AppliedAdapter applied;
@@ -179,28 +182,9 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
     }
     if (parameters.empty()) fail("{}: no weights to train were found", file);
   }
-  std::map<std::string, ValueId> given;
-  for (const ValueId id : net.inputs()) {
-    const Value& v = net.value(id);
-    if (!v.shape) fail("{}: the input \"{}\" has open dimensions", file, v.name);
-    given[v.name] = input(v.name, v.dtype, *v.shape, fields);
-    const auto vision = outputs_.find("vision");
-    if (v.name != "features_buffer" || vision == outputs_.end()) continue;
-    // The newest row is this frame's, from the student's own vision.
-    Builder b(graph_, "features");
-    const OutputSlices slices = output_slices(networks_[0].file);
-    const auto hidden = std::ranges::find(slices, "hidden_state", [](const auto& each) { return each.first; });
-    if (hidden == slices.end()) fail("{}: has no hidden_state", networks_[0].from.file.string());
-    const auto [begin, end] = hidden->second.resolve(b.shape(vision->second)[1]);
-    const int64_t rows = (*v.shape)[1];
-    const ValueId now = b.add("Slice", {vision->second, b.ints({begin}), b.ints({end}), b.ints({1})});
-    const ValueId row = b.add("Unsqueeze", {now, b.ints({1})});
-    const ValueId past = b.add("Slice", {inputs_["features_buffer"], b.ints({0}), b.ints({rows - 1}), b.ints({1})});
-    ValueId all = b.add("Concat", {past, row}, {{"axis", int64_t{1}}});
-    if (v.dtype != DType::f32) all = b.add("Cast", {all}, {{"to", onnx_code(v.dtype)}});
-    given[v.name] = all;
-  }
-  const ValueMap<ValueId> became = append_graph(graph_, net, given);
+  const auto vision = outputs_.find("vision");
+  const ValueMap<ValueId> became =
+      append_graph(graph_, net, inputs_of(net, file, vision == outputs_.end() ? ValueId{} : vision->second, fields));
   outputs_[from.role] = became[net.outputs()[0].value];
   for (const Parameter& each : parameters) {
     parameters_.push_back({became[each.value], network.prefix + each.name, each.decay});
@@ -215,8 +199,51 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
     graph_.set_next(norm.value, norm.value);
     norms_.push_back(std::move(norm));
   }
+  if (!from.teacher.empty()) add_teacher(from, placed(results, net, became), fields);
   tell_of(network, plan, parameters.size());
   networks_.push_back(std::move(network));
+}
+
+// What a network reads, by its inputs' names; `vision`: the output of the network before it, or absent.
+std::map<std::string, ValueId> Student::inputs_of(const Graph& net, const std::string& file, ValueId vision,
+                                                  std::span<const Field> fields) {
+  std::map<std::string, ValueId> given;
+  for (const ValueId id : net.inputs()) {
+    const Value& v = net.value(id);
+    if (!v.shape) fail("{}: the input \"{}\" has open dimensions", file, v.name);
+    given[v.name] = input(v.name, v.dtype, *v.shape, fields);
+    if (v.name != "features_buffer" || !vision.present()) continue;
+    // The newest row is this frame's, from its own vision.
+    Builder b(graph_, "features");
+    const OutputSlices slices = output_slices(networks_[0].file);
+    const auto hidden = std::ranges::find(slices, "hidden_state", [](const auto& each) { return each.first; });
+    if (hidden == slices.end()) fail("{}: has no hidden_state", networks_[0].from.file.string());
+    const auto [begin, end] = hidden->second.resolve(b.shape(vision)[1]);
+    const int64_t rows = (*v.shape)[1];
+    const ValueId now = b.add("Slice", {vision, b.ints({begin}), b.ints({end}), b.ints({1})});
+    const ValueId row = b.add("Unsqueeze", {now, b.ints({1})});
+    const ValueId past = b.add("Slice", {inputs_["features_buffer"], b.ints({0}), b.ints({rows - 1}), b.ints({1})});
+    ValueId all = b.add("Concat", {past, row}, {{"axis", int64_t{1}}});
+    if (v.dtype != DType::f32) all = b.add("Cast", {all}, {{"to", onnx_code(v.dtype)}});
+    given[v.name] = all;
+  }
+  return given;
+}
+
+// A frozen network beside the student's.
+void Student::add_teacher(const StudentNetwork& from, const std::map<std::string, ValueId>& students,
+                          std::span<const Field> fields) {
+  const std::string file = from.teacher.string();
+  const Graph teacher = load_model(from.teacher);
+  with_file(from.teacher, [&] {
+    Graph net = network_graph(teacher, options_.batch);
+    const std::vector<LayerResult> results = name_results(teacher, net, options_.matched);
+    const ValueMap<ValueId> became = append_graph(graph_, net, inputs_of(net, file, teachers_vision_, fields));
+    if (from.role == "vision") teachers_vision_ = became[net.outputs()[0].value];
+    const std::vector<LayerPair> pairs = pair_results(Builder(graph_), results, students, placed(results, net, became));
+    pairs_.insert(pairs_.end(), pairs.begin(), pairs.end());
+    notes_.push_back(fmt::format("{}: results of {} layers are compared with the teacher's", from.role, pairs.size()));
+  });
 }
 
 // QLoRA (arXiv:2305.14314): what is frozen is stored in less, and the adapter learns on it.
@@ -291,6 +318,10 @@ void Student::add_losses(std::span<const Field> fields) {
     }
     for (auto& report : driving_errors(b, slices, raw, target, driven, valid)) reports_.push_back(std::move(report));
     reports_.emplace_back("output." + network.from.role, raw);
+  }
+  if (!pairs_.empty()) {
+    losses.push_back({"layers", layers_loss(b, pairs_)});
+    reports_.emplace_back("loss.layers", losses.back().loss);
   }
   loss_ = weighted_sum(b, losses, options_.weights);
 }

@@ -18,6 +18,7 @@
 #include "adapters/apply.h"
 #include "passes/small_weights.h"
 #include "train/driving_losses.h"
+#include "train/matched_layers.h"
 #include "train/output_scale.h"
 #include "train/program.h"
 #include "train/samples.h"
@@ -38,6 +39,9 @@ enum class Target : uint8_t {
 struct StudentNetwork {
   std::string role;            // of the data set: "vision", "policy", "supercombo"
   std::filesystem::path file;  // may name adapters (adapters/load_model.h), which are merged first
+  // A model of the same layers, whose results are compared with the student's (train/matched_layers.h), which reads the
+  // same inputs; of vision and policy each has its own. Empty: none.
+  std::filesystem::path teacher = {};
 };
 
 struct StudentOptions {
@@ -65,7 +69,9 @@ struct StudentOptions {
   double least_scale = 0;
   Target target = Target::teacher;
   FeatureLoss features = FeatureLoss::kl;
-  std::map<std::string, double> weights = {};  // of the heads' losses (weighted_sum())
+  // Of the heads' losses (weighted_sum()), and of "layers", the loss of all networks with StudentNetwork::teacher.
+  std::map<std::string, double> weights = {};
+  std::string matched = ".*";  // the paths of the layers that are compared with a teacher's: a regular expression
 };
 
 class Student {
@@ -114,6 +120,10 @@ class Student {
   };
 
   void add_network(const StudentNetwork& from, std::span<const Adapter> init, std::span<const Field> fields);
+  std::map<std::string, ValueId> inputs_of(const Graph& net, const std::string& file, ValueId vision,
+                                           std::span<const Field> fields);
+  void add_teacher(const StudentNetwork& from, const std::map<std::string, ValueId>& students,
+                   std::span<const Field> fields);
   ValueId input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields);
   std::vector<Tensor> first_inputs(const Graph& net) const;
   void add_losses(std::span<const Field> fields);
@@ -130,6 +140,8 @@ class Student {
   Graph graph_;
   std::map<std::string, ValueId> inputs_;   // of graph_, by the data set's names
   std::map<std::string, ValueId> outputs_;  // by role, f32 [batch, width]
+  ValueId teachers_vision_;                 // of its vision, if it is there
+  std::vector<LayerPair> pairs_;
   std::vector<Parameter> parameters_;
   std::vector<AdapterNorm> norms_;  // `a` and `b` are names of parameters_, `name` of a state
   ValueId loss_;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "adapters/layers.h"
 #include "adapters/merge.h"
 #include "base/random.h"
 #include "base/test_error.h"
@@ -202,6 +203,76 @@ TEST_F(StudentTest, ThePlansLossReachesTheVisionNetwork) {
   ASSERT_EQ(written.size(), 2u);
   EXPECT_EQ(written[0], folder_ / "out/adapter_vision");
   EXPECT_EQ(load_adapter(written[1]).base_fingerprint, base_fingerprint(load_onnx(options.networks[1].file)));
+}
+
+// The file with noise on all layers' weights.
+StudentNetwork damaged(const StudentNetwork& network, const fs::path& folder, double noise) {
+  Graph graph = load_onnx(network.file);
+  Random random(5);
+  for (const Layer& layer : find_layers(graph)) {
+    Tensor weights = layer_weights(graph, layer);
+    double squares = 0;
+    for (const float w : weights.data<float>()) squares += double{w} * w;
+    const double size = std::sqrt(squares / static_cast<double>(weights.elements()));
+    for (float& w : weights.data<float>()) w += static_cast<float>(noise * size * random.normal());
+    set_layer_weights(graph, layer, weights);
+  }
+  fs::create_directories(folder);
+  const fs::path file = folder / network.file.filename();
+  save_onnx(graph, file);
+  return {network.role, file, network.file};
+}
+
+// With nothing but the layers' loss a student becomes its teacher, whose weights stay.
+TEST_F(StudentTest, LayersAreComparedWithATeachers) {
+  for (const std::vector<StudentNetwork>& teachers : {both(), {network("supercombo", "tiny_driving_supercombo")}}) {
+    SCOPED_TRACE(teachers[0].role);
+    StudentOptions options{.batch = 2};
+    for (const StudentNetwork& each : teachers) options.networks.push_back(damaged(each, folder_ / "damaged", 0.2));
+    options.adapter = {.kind = AdapterKind::dora, .rank = 4};
+    for (const auto& [head, slice] : output_slices(load_onnx(teachers.back().file))) options.weights[head] = 0;
+    for (const auto& [head, slice] : output_slices(load_onnx(teachers[0].file))) options.weights[head] = 0;
+    options.weights.erase("pad");
+    const RandomSamples samples(options.networks, 4);
+    const auto losses = [&](const StudentOptions& of, int64_t updates) {
+      TrainingProgram program = Student(of, samples.fields()).program({.session = {.threads = 1}});
+      const auto found = std::ranges::find(program.report_names(), "loss.layers");
+      EXPECT_NE(found, program.report_names().end());
+      const std::pair<double, double> out = train_some(program, samples, updates, 1e-3);
+      EXPECT_EQ(program.loss(),
+                *program.report(static_cast<size_t>(found - program.report_names().begin())).as<float>());
+      return out;
+    };
+    const auto [first, last] = losses(options, 60);
+    EXPECT_GT(first, 0.01);
+    EXPECT_LT(first, 1);
+    EXPECT_LT(last, 0.7 * first);
+    // Of a student that is its teacher.
+    StudentOptions same = options;
+    for (size_t i = 0; i < teachers.size(); ++i) same.networks[i].file = teachers[i].file;
+    EXPECT_LE(losses(same, 1).first, 1e-9);
+    // Only the first layers', which have less noise.
+    StudentOptions fewer = options;
+    fewer.matched = ".*stem.*";
+    if (teachers.size() > 1) fewer.networks[1].teacher.clear();
+    EXPECT_LT(losses(fewer, 1).first, 0.8 * first);
+  }
+}
+
+TEST_F(StudentTest, ATeacherWithOtherLayersIsRefused) {
+  StudentOptions options{.networks = policy(), .batch = 2};
+  options.adapter = {.kind = AdapterKind::lora, .rank = 1};
+  const RandomSamples samples(options.networks, 2);
+  const auto refused = [&] { return error_of([&] { Student(options, samples.fields()); }); };
+  options.networks[0].teacher = network("vision", "tiny_driving_vision").file;
+  EXPECT_NE(refused().find("tiny_driving_vision.onnx: the samples have no field"), std::string::npos) << refused();
+  options.networks[0].teacher = network("policy", "driving_policy").file;
+  EXPECT_NE(refused().find("driving_policy.onnx: the layer"), std::string::npos) << refused();
+  options.networks[0].teacher = options.networks[0].file;
+  options.matched = "nothing";
+  EXPECT_NE(refused().find("no layer's path matches \"nothing\""), std::string::npos) << refused();
+  options.matched = "(";
+  EXPECT_NE(refused().find("not a regular expression"), std::string::npos) << refused();
 }
 
 TEST_F(StudentTest, AllWeightsAreTrainedAndWrittenIntoTheModel) {

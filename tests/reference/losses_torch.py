@@ -62,6 +62,10 @@ def kl(student, teacher, temperature):
     ) * temperature**2
 
 
+def relative(student, teacher):
+    return 2 * (student - teacher).square().sum() / (student.square().sum() + teacher.square().sum() + 1e-12)
+
+
 CASES = {
     "laplacian": lambda: ((x := wave((3, 14), 0.1, 2)), laplacian_nll(x.requires_grad_(), wave((3, 7), 2, 3))),
     "laplacian_weighted": lambda: (
@@ -96,6 +100,7 @@ CASES = {
         (1 - F.cosine_similarity(x.requires_grad_(), wave((3, 8), 1, 2), dim=-1)).mean(),
     ),
     "l2": lambda: ((x := wave((3, 8), 0.2, 3)), F.mse_loss(x.requires_grad_(), wave((3, 8), 1, 2))),
+    "relative": lambda: ((x := wave((3, 8), 0.2, 3)), relative(x.requires_grad_(), wave((3, 8), 1, 2))),
 }
 
 golden = {"made_by": f"tests/reference/losses_torch.py, PyTorch {torch.__version__}, float64", "cases": {}}
