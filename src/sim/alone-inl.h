@@ -11,10 +11,10 @@
 
 namespace sparkpilot::sim::scalar {
 
-extern template void plan_by_mpc(const MpcPlannerConstants<float>&, const Motion<float>&, const LeadState<float>&,
-                                 const float&, MpcPlanner<float>&, float&);
-extern template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motion<double>&, const LeadState<double>&,
-                                 const double&, MpcPlanner<double>&, double&);
+extern template void plan_by_mpc(const MpcPlannerConstants<float>&, const Motion<float>&, const float&,
+                                 const LeadState<float>&, const float&, MpcPlanner<float>&, float&);
+extern template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motion<double>&, const double&,
+                                 const LeadState<double>&, const double&, MpcPlanner<double>&, double&);
 
 // Steps of the planner in a run.
 inline int plans_of(int steps) { return (steps + kStepsPerPlan - 1) / kStepsPerPlan; }
@@ -144,7 +144,7 @@ WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, 
   for (int step = 0; step < steps; ++step) {
     if (step % kStepsPerPlan == 0) {
       plan(run, step, k, CourseRows<N>{table.empty() ? nullptr : table.data(), 1}, s);
-      if (by_mpc) plan_by_mpc(mpc_k, s.motion, s.lead, s.target_speed, mpc_s, s.target);
+      if (by_mpc) plan_by_mpc(mpc_k, s.motion, s.steering.wheel, s.lead, s.target_speed, mpc_s, s.target);
     }
     step_car(run, step, k, rings, s, AnyTyres{tyres});
     see(step, k, s);

@@ -22,22 +22,25 @@ struct MpcPlannerConstants {
   N brake;        // m/s^2: most deceleration towards the speed that is set
   N action_time;  // s: when the acceleration that is asked for is in effect
   N plans;        // 1: the world has this planner
+  N turn;         // 1/m: curvature of the path for each radian of the steering wheel, without slip
 };
 template <class N>
 struct MpcPlanner {
   MpcState<N> solution;
   N speed, accel;                      // m/s, m/s^2: what the next plan starts from
+  N fastest;                           // m/s^2: the most that the last plan asked for
   N lead_speed, lead_accel, lead_tau;  // the car ahead as the filter has it
 };
 
 inline MpcPlannerConstants<double> prepare_mpc(const WorldSpec& w) {
   return {mpc_constants(w.mpc), w.course.brake, w.mpc.actuator_delay + kStepsPerPlan * kStep,
-          w.following.planner == Planner::mpc ? 1.0 : 0.0};
+          w.following.planner == Planner::mpc ? 1.0 : 0.0, 1 / (w.vehicle.steer_ratio * w.vehicle.wheelbase)};
 }
 inline MpcPlanner<double> beginning_mpc(const WorldSpec& w) {
   MpcPlanner<double> s{};
   for (MpcPoint<double>& point : s.solution.at) point.v = w.course.speed;
   s.speed = w.course.speed;
+  s.fastest = 2;
   s.lead_tau = kLeadTau;
   return s;
 }
@@ -54,10 +57,21 @@ SIM_FN void see_lead(const LeadState<N>& lead, MpcPlanner<N>& s) {
   s.lead_tau = select(seen_before && (abs(s.lead_accel) >= N(0.5)), s.lead_tau * N(0.9), N(kLeadTau));
 }
 
-// Called behind plan(), which has moved the car ahead: replaces `target`, the acceleration asked for, in worlds that
-// have this planner.
+// The most acceleration that is asked for. In turns (limit_accel_in_turns) the whole of the acceleration along and
+// across is limited, by what the steering wheel says of the second; the limit moves by at most 0.05 m/s^2 a plan.
 template <class N>
-void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const LeadState<N>& lead,
+SIM_FN N fastest_in_turn(const MpcPlannerConstants<N>& k, N speed, N wheel, N before) {
+  constexpr double kSpeeds[] = {20, 40}, kMove = 0.05;
+  const N whole[] = {N(1.7), N(3.2)};
+  const N most = interpolate(speed, kSpeeds, whole), across = speed * speed * (wheel * k.turn);
+  const N along = sqrt(max(neg_mul_add(across, across, most * most), N(0)));
+  return clip(min(fastest_at(speed), along), before - N(kMove), before + N(kMove));
+}
+
+// Called behind plan(), which has moved the car ahead: replaces `target`, the acceleration asked for, in worlds that
+// have this planner. `wheel`: the steering wheel's angle in radians.
+template <class N>
+void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const N& wheel, const LeadState<N>& lead,
                  const N& target_speed, MpcPlanner<N>& s, N& target) {
   constexpr double kStepOfPlan = kStepsPerPlan * kStep, kFilter = 2;
   see_lead(lead, s);
@@ -85,7 +99,8 @@ void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const
   // What brings the car to the planned speed when the command is in effect.
   const N later = mpc_speed_at(s.solution, k.action_time);
   const N wanted = neg_mul_add(N(1), s.solution.at[0].a, N(2) * (later - s.solution.at[0].v) / k.action_time);
-  target = select(is_set(k.plans), clip(wanted, k.solver.min_accel, in.max_accel), target);
+  s.fastest = fastest_in_turn(k, motion.speed, wheel, s.fastest);
+  target = select(is_set(k.plans), max(min(wanted, s.fastest), k.solver.min_accel), target);
 
   const N next = mpc_accel_at(s.solution, kStepOfPlan);
   s.speed = mul_add(next + s.accel, N(kStepOfPlan / 2), speed);

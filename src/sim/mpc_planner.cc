@@ -2,9 +2,9 @@
 
 namespace sparkpilot::sim::scalar {
 
-template void plan_by_mpc(const MpcPlannerConstants<float>&, const Motion<float>&, const LeadState<float>&,
-                          const float&, MpcPlanner<float>&, float&);
-template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motion<double>&, const LeadState<double>&,
-                          const double&, MpcPlanner<double>&, double&);
+template void plan_by_mpc(const MpcPlannerConstants<float>&, const Motion<float>&, const float&,
+                          const LeadState<float>&, const float&, MpcPlanner<float>&, float&);
+template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motion<double>&, const double&,
+                          const LeadState<double>&, const double&, MpcPlanner<double>&, double&);
 
 }  // namespace sparkpilot::sim::scalar

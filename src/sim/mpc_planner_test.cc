@@ -116,6 +116,23 @@ TEST(MpcPlanner, DrivesTheSpeedThatIsSet) {
   EXPECT_EQ(drive(w, 6000).speed, 0);
 }
 
+// openpilot's limit_accel_in_turns: up to 20 m/s 1.7 m/s^2 along and across together.
+TEST(MpcPlanner, AcceleratesLessInTurns) {
+  WorldSpec w;
+  w.following.planner = Planner::mpc;
+  w.course.speed = 12;
+  w.course.speed_change = 8;
+  w.course.change_at = 6;
+  const auto gained = [&](double across) {
+    w.course.curvature = across / (12 * 12);
+    return drive(w, 900).speed - drive(w, 600).speed;  // in the 3 s from change_at on
+  };
+  const double straight = gained(0), gentle = gained(0.5), tight = gained(2.2);
+  EXPECT_GT(straight, 1);
+  EXPECT_NEAR(gentle, straight, 0.05);
+  EXPECT_LT(tight, 0.9 * straight);
+}
+
 // What is known of a car that cuts in is its distance and speed; how it brakes is learnt.
 TEST(MpcPlanner, BrakesForACarThatCutsIn) {
   WorldSpec w;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/mpc-inl.h"
+#include "sim/mpc_planner-inl.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -172,6 +173,22 @@ TEST(Mpc, FollowsStopsAndCruises) {
   EXPECT_NEAR(follow.gap, 1.45 * 20 + 6, 1.5);
   const Drive alone = drive(15, 1000, 40, 0, 25, 60);
   EXPECT_NEAR(alone.speed, 25, 0.3);
+}
+
+TEST(MpcPlannerLimits, AreOpenpilotsInTurns) {
+  // By hand: sqrt(1.7^2 - 1.5^2) and sqrt(2.45^2 - 2.4^2); openpilot's fastest at 15 m/s is 1.2 - 0.4 / 3.
+  MpcPlannerConstants<double> k{};
+  k.turn = 1 / (14.0 * 2.7);
+  const auto limit = [&](double speed, double a, double before) {
+    return fastest_in_turn(k, speed, a / (speed * speed * k.turn), before);
+  };
+  EXPECT_NEAR(limit(15, 1.5, 0.81), 0.8, 1e-12);
+  EXPECT_NEAR(limit(15, -1.5, 0.81), 0.8, 1e-12);
+  EXPECT_NEAR(limit(30, 2.4, 0.5), 0.492442890089805, 1e-12);
+  EXPECT_NEAR(limit(15, 0, 1.05), 1.2 - 0.4 / 3, 1e-12);
+  EXPECT_NEAR(limit(15, 5, 0.02), 0, 1e-12);
+  EXPECT_NEAR(limit(15, 5, 1), 0.95, 1e-12);  // by 0.05 a plan
+  EXPECT_NEAR(limit(15, 0, 0.2), 0.25, 1e-12);
 }
 
 }  // namespace

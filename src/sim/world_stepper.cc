@@ -176,7 +176,7 @@ class KeptWorlds final : public SteppedWorlds {
     const auto begun = converted<Mpc, Real>(beginning_mpc(spec));
     auto k = converted<MpcPlannerConstants<Real>, Real>(prepare_mpc(spec));
     Mpc planned = begun;
-    if (plans) plan_by_mpc(k, s.motion, s.lead, s.target_speed, planned, s.target);
+    if (plans) plan_by_mpc(k, s.motion, s.steering.wheel, s.lead, s.target_speed, planned, s.target);
     const int64_t first = world - world % lanes_;
     for (int64_t i = new_here ? first : world; i < (new_here ? first + lanes_ : behind(world)); ++i) {
       const bool own = i >= world && i < behind(world);
@@ -230,7 +230,7 @@ class KeptWorlds final : public SteppedWorlds {
                                    *reinterpret_cast<State*>(states), features,
                                    reinterpret_cast<Mpc*>(mpc.states.get()), [&](State& s, Mpc& planner) {
                                      plan_by_mpc(*reinterpret_cast<MpcPlannerConstants<Real>*>(mpc.constants.get()),
-                                                 s.motion, s.lead, s.target_speed, planner, s.target);
+                                                 s.motion, s.steering.wheel, s.lead, s.target_speed, planner, s.target);
                                    });
   }
 
