@@ -129,7 +129,7 @@ function(sparkpilot_kernel_images target)
     # Two readings of the source, as for 8.0 and as for 9.0, whose kernels wait for the one before them (device_gpu.cuh): machine
     # code of each further architecture is a tenth of a reading's time. PTX is for what is newer. Only the sources named below use what
     # some architectures have, and are read for each.
-    set(by_architecture words e4m3_gemm nvfp4_gemm quantize)
+    set(by_architecture words e4m3_conv e4m3_gemm nvfp4_gemm quantize)
     set(numbers_80 "")
     set(numbers_90 "")
     set(each "")

@@ -76,9 +76,9 @@ class Fusion {
   Edit* edit_;
   NodeId id_;
   ValueId y_;
-  Shape shape_;  // of y_
-  bool gemm_ = false;
-  ValueId x_, weights_, bias_;
+  Shape shape_;                        // of y_
+  bool gemm_ = false, coded_ = false;  // coded_: sparkpilot::ScaledConv, which has no epilogue yet
+  ValueId x_, weights_, bias_, scale_;
   std::optional<SmallWeights> small_;
   Attributes attrs_;
   std::vector<std::string> steps_;
@@ -89,13 +89,15 @@ bool is_narrow_float(DType dtype) { return dtype == DType::f32 || dtype == DType
 
 std::optional<Fusion> Fusion::start(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
-  const bool conv = is_op(node, "Conv"), gemm = is_op(node, "Gemm"), matmul = is_op(node, "MatMul");
+  const bool coded = is_op(node, "sparkpilot::ScaledConv"), conv = coded || is_op(node, "Conv");
+  const bool gemm = is_op(node, "Gemm"), matmul = is_op(node, "MatMul");
   if (!conv && !gemm && !matmul) return {};
   if (!edit.known(node.outputs[0]) || !edit.known(node.inputs[0])) return {};
   const std::optional<SmallWeights> small = small_weights(edit, id);
   if (!small && !edit.constant(node.inputs[1])) return {};
   if (!is_narrow_float(edit.dtype(node.outputs[0]))) return {};
   Fusion out(edit, id);
+  out.coded_ = coded;
   out.x_ = node.inputs[0];
   out.weights_ = small ? small->codes : node.inputs[1];
   out.small_ = small;
@@ -106,7 +108,9 @@ std::optional<Fusion> Fusion::start(Edit& edit, NodeId id) {
 bool Fusion::read_conv() {
   const Node& node = edit_->node(id_);
   attrs_ = node.attrs;
-  if (node.inputs.size() > 2) bias_ = node.inputs[2];
+  const size_t bias = coded_ ? 3 : 2;
+  if (coded_) scale_ = node.inputs[2];
+  if (node.inputs.size() > bias) bias_ = node.inputs[bias];
   return true;
 }
 
@@ -159,7 +163,7 @@ bool Fusion::take_c(ValueId c, double beta) {
 }
 
 void Fusion::add_operand(std::string_view step, ValueId value, bool full) {
-  const size_t index = (small_ ? 5 : 3) + operands_.size();  // after X, weights, their scales and bias
+  const size_t index = (small_ ? 5 : coded_ ? 4 : 3) + operands_.size();  // after X, weights, their scales and bias
   steps_.push_back(fmt::format("{}:{}", step, index));
   operands_.push_back({value, full});
 }
@@ -244,12 +248,16 @@ void Fusion::finish() {
   if (gemm_) x_ = edit_->reshape(id_, x_, shape_.with(shape_.rank() - 1, x[x.rank() - 1]));
   std::vector<ValueId> inputs{x_, weights_};
   if (small_) inputs.insert(inputs.end(), {small_->scale, small_->block_scales});
+  if (coded_) inputs.push_back(scale_);
   inputs.push_back(bias_);
   for (const Operand& operand : operands_) {
     inputs.push_back(operand.full ? edit_->reshape(id_, operand.value, shape_) : operand.value);
   }
   if (!steps_.empty()) attrs_.set("epilogue", steps_);
-  const char* op = small_ ? "sparkpilot::ScaledGemm" : gemm_ ? "sparkpilot::Gemm" : "sparkpilot::Conv";
+  const char* op = small_   ? "sparkpilot::ScaledGemm"
+                   : coded_ ? "sparkpilot::ScaledConv"
+                   : gemm_  ? "sparkpilot::Gemm"
+                            : "sparkpilot::Conv";
   edit_->replace(y_, edit_->make(id_, op, inputs, attrs_));
 }
 

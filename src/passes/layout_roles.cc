@@ -58,14 +58,15 @@ LayoutRole image_op(Edit& edit, NodeId id) {
   }
   role.images.assign(node.inputs.size(), false);
   role.images[0] = true;
-  for (size_t i = 3; i < node.inputs.size() && is_op(node, "sparkpilot::Conv"); ++i) {
+  const bool coded = is_op(node, "sparkpilot::ScaledConv");
+  for (size_t i = coded ? 4 : 3; i < node.inputs.size() && (coded || is_op(node, "sparkpilot::Conv")); ++i) {
     role.images[i] =
         edit.shape(node.inputs[i]) == edit.shape(node.outputs[0]) && edit.shape(node.outputs[0]).elements() > 1;
   }
   role.kind = LayoutRole::free;
   const double moved = moved_bytes(edit, node.inputs[0]) + moved_bytes(edit, node.outputs[0]);
   // A quantized convolution has fast kernels for channels last only.
-  role.first_cost = is_op(node, "sparkpilot::QConv")                         ? MinCut::kNever
+  role.first_cost = coded || is_op(node, "sparkpilot::QConv")                ? MinCut::kNever
                     : is_one_of(node, {"sparkpilot::Conv", "ConvTranspose"}) ? (kChannelsFirst ? moved : MinCut::kNever)
                     : is_op(node, "Resize")                                  ? 0
                                                                              : moved / 2;

@@ -59,6 +59,7 @@ int fold_batch_norm(Graph& graph);     // moves a scale and shift next to a conv
 int fuse_quantized(Graph& graph);      // computes in integers what is between DequantizeLinear and QuantizeLinear
 int fuse_quantized_of_training(Graph& graph);  // the same for Target::training: weights of 8 and 4 bits stay packed
 int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into the convolution or GEMM before
+int read_coded_images(Graph& graph);   // convolutions read images and weights in E4M3 as codes
 int read_codes(Graph& graph);          // products read activations that were rounded to E4M3 as codes
 int attend_to_columns(Graph& graph);   // attention reads parts of one product in place
 int keep_channels_last(Graph& graph);  // keeps chains of image ops in N, spatial, C

@@ -19,6 +19,7 @@ constexpr Pass kPasses[] = {
     {"gain", "gains of norms and scales of attention into the weights beside them", true, fold_gain},
     {"narrow", "what a Slice or Gather drops is not computed", true, narrow_outputs},
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
+    {"coded_images", "convolutions read images in E4M3 as codes", true, read_coded_images, Device::cuda},
     {"int8", "quantized convolutions, products and what stands between them in integers", true, fuse_quantized},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
     {"codes", "products read activations in E4M3 as codes, and round them to NVFP4 themselves", true, read_codes,
@@ -64,7 +65,7 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
   for (const Pass& pass : passes) {
     // Widened before constants are folded, stored in 8 and 4 bits before the fusions, narrowed to 16 bits after them.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
-    if (converts && pass.run == fuse_quantized)
+    if (converts && pass.run == read_coded_images)
       done(kPrecision, store_small(graph, plan_small(graph, options.precision), options.largest, true, true));
     if (converts && pass.run == keep_channels_last)
       done(kPrecision, narrow_from_fp32(graph, options.precision, target));

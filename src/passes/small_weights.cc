@@ -230,6 +230,35 @@ bool read_e4m3(Edit& edit, NodeId id) {
   return true;
 }
 
+// A convolution of one group whose image and weights are codes, each with constant scales, as sparkpilot::ScaledConv.
+bool read_coded_image(Edit& edit, NodeId id) {
+  const Node node = edit.node(id);
+  if (!is_op(node, "Conv") || node.attrs.integer("group", 1) != 1) return false;
+  if (!edit.known(node.inputs[0]) || !edit.known(node.outputs[0])) return false;
+  if (const int rank = edit.shape(node.inputs[0]).rank(); rank < 3 || rank > 4) return false;
+  const Node *image = dequantize(edit, node.inputs[0]), *weights = dequantize(edit, node.inputs[1]);
+  if (!image || !weights || edit.dtype(image->inputs[0]) != DType::f8e4m3fn) return false;
+  const Tensor* codes = e4m3(edit, weights->inputs[0]);
+  const Tensor* scales = edit.constant(weights->inputs[1]);
+  if (!codes || !scales || codes->elements() == 0) return false;
+  for (const Node* each : {image, weights}) {
+    if (each->attrs.integer("block_size", 0) != 0) return false;
+  }
+  if (scales->elements() > 1 && normalize_axis(weights->attrs.integer("axis", 1), codes->shape().rank()) != 0)
+    return false;
+  const bool has_bias = node.inputs.size() > 2 && node.inputs[2].present();
+  if (has_bias && !edit.constant(node.inputs[2])) return false;
+  std::optional<Tensor> both = scales_of_both(scales, edit.constant(image->inputs[1]));
+  if (!both) return false;
+  if (both->elements() == 1) both = both->reshaped(Shape{1});
+  const ValueId scale = edit.graph().add_constant(std::move(*both), edit.graph().value(weights->inputs[1]).name);
+  edit.replace(
+      node.outputs[0],
+      edit.make(id, "sparkpilot::ScaledConv",
+                {image->inputs[0], weights->inputs[0], scale, has_bias ? node.inputs[2] : ValueId{}}, node.attrs));
+  return true;
+}
+
 bool round_to_nvfp4(Edit& edit, NodeId id) {
   const NodeId rounds = edit.maker(edit.node(id).inputs[0], "sparkpilot::RoundToNvfp4");
   if (!rounds.present()) return false;
@@ -249,6 +278,16 @@ int read_codes(Graph& graph) {
     if (graph.erased(id) || !is_op(edit.node(id), "sparkpilot::ScaledGemm")) continue;
     const bool in_8_bits = edit.dtype(edit.node(id).inputs[1]) == DType::f8e4m3fn;
     changes += in_8_bits ? read_e4m3(edit, id) : round_to_nvfp4(edit, id);
+  }
+  if (changes) graph.compact();
+  return changes;
+}
+
+int read_coded_images(Graph& graph) {
+  Edit edit(graph);
+  int changes = 0;
+  for (const NodeId id : graph.order()) {
+    if (!graph.erased(id)) changes += read_coded_image(edit, id);
   }
   if (changes) graph.compact();
   return changes;

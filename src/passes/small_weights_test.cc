@@ -227,21 +227,61 @@ TEST(SmallWeights, AGpuReadsCodesOfActivations) {
   }
 }
 
-// A convolution has no kernel that reads codes: what it reads is rounded, and stored in its type at once.
-TEST(SmallWeights, AGpusConvolutionsReadRoundedActivations) {
-  Net n;
-  const ValueId x = n.input("x", {1, 6, 9, 11});
-  n.output(head(n, n.op("Flatten", {n.op("Conv", {x, n.weight({4, 6, 3, 3}, 1)})}), 4 * 7 * 9));
-  infer(n.graph);
-  const PassOptions options{.precision = Precision::fp8, .largest = {{"x", 3}}};
-  const Graph gpu = optimised(n.graph, options, {.device = Device::cuda});
-  EXPECT_EQ(count(gpu, "QuantizeLinear"), 1);
-  for (const NodeId id : gpu.order()) {
-    if (!is_op(gpu.node(id), "DequantizeLinear")) continue;
-    EXPECT_EQ(gpu.value(gpu.node(id).outputs[0]).dtype, DType::f16);
+// So do its convolutions of one group, bias and activation included; those of several read what was rounded, stored in
+// their type at once.
+TEST(SmallWeights, AGpusConvolutionsReadCodes) {
+  for (const int64_t groups : {1, 2}) {
+    Net n;
+    const ValueId x = n.input("x", {2, 6, 9, 11});
+    ValueId y = n.op("Conv", {x, n.weight({8, 6 / groups, 3, 3}, 1), n.weight({8}, 3)}, {{"group", groups}});
+    y = n.op("Add", {n.op("Relu", {y}), y});
+    n.output(head(n, n.op("Flatten", {n.op("Sigmoid", {y})}), 8 * 7 * 9));
+    infer(n.graph);
+    const PassOptions options{.precision = Precision::fp8, .largest = {{"x", 3}}};
+    const Graph cpu = optimised(n.graph, options), gpu = optimised(n.graph, options, {.device = Device::cuda});
+    EXPECT_EQ(count(cpu, "sparkpilot::ScaledConv"), 0);
+    EXPECT_EQ(count(gpu, "QuantizeLinear"), 1);
+    EXPECT_EQ(count(gpu, "sparkpilot::ScaledConv"), groups == 1 ? 1 : 0);
+    EXPECT_EQ(count(gpu, "DequantizeLinear"), groups == 1 ? 0 : 1);
+    for (const NodeId id : gpu.order()) {
+      const Node& node = gpu.node(id);
+      if (!is_op(node, "DequantizeLinear") && !is_op(node, "sparkpilot::ScaledConv")) continue;
+      EXPECT_EQ(gpu.value(node.outputs[0]).dtype, DType::f16);
+      EXPECT_EQ(node.attrs.integer("channels_last", 0), is_op(node, "sparkpilot::ScaledConv") ? 1 : 0);
+    }
+    const std::vector<Tensor> inputs = random_inputs(n.graph, 5);
+    EXPECT_LT(distance(interpret(gpu, inputs)[0], interpret(cpu, inputs)[0]), 2e-3);
   }
-  const std::vector<Tensor> inputs = random_inputs(n.graph, 5);
-  EXPECT_LT(distance(interpret(gpu, inputs)[0], interpret(optimised(n.graph, options), inputs)[0]), 2e-3);
+}
+
+// As a file has them: with one scale of the weights or one for each output channel, not for each input's.
+TEST(SmallWeights, ConvolutionsOfAFileReadCodes) {
+  const Fp8Weights w = to_fp8(random_tensor(Shape{12, 5, 3}, 1), 0);
+  Tensor inputs_scales = Tensor::zeros(DType::f32, Shape{5}), tiny = Tensor::scalar(0x1p-99f);
+  std::ranges::fill(inputs_scales.data<float>(), 0.01f);
+  struct Stored {
+    Tensor scales;
+    int64_t axis;
+    float step;
+    int coded;
+  };
+  for (const auto& [scales, axis, step, coded] : {Stored{w.scales, 0, 0.02f, 1},
+                                                  {w.scales, -3, 0.02f, 1},
+                                                  {Tensor::scalar(0.1f), 1, 0.02f, 1},
+                                                  {inputs_scales, 1, 0.02f, 0},
+                                                  {tiny, 0, 0x1p-20f, 0}}) {
+    Net n;
+    const ValueId x = n.input("x", {3, 5, 14}), steps = n.b.constant(Tensor::scalar(step));
+    const ValueId codes = n.op("QuantizeLinear", {x, steps}, {{"output_dtype", onnx_code(DType::f8e4m3fn)}});
+    const ValueId image = n.op("DequantizeLinear", {codes, steps});
+    const ValueId weights = n.op("DequantizeLinear", {n.b.constant(w.codes), n.b.constant(scales)}, {{"axis", axis}});
+    n.output(n.op("Relu", {n.op("Conv", {image, weights})}));
+    infer(n.graph);
+    const Graph gpu = optimised(n.graph, {}, {.device = Device::cuda});
+    EXPECT_EQ(count(gpu, "sparkpilot::ScaledConv"), coded);
+    const std::vector<Tensor> inputs = random_inputs(n.graph, 5);
+    EXPECT_LT(distance(interpret(gpu, inputs)[0], interpret(n.graph, inputs, nullptr, "reference")[0]), 1e-6);
+  }
 }
 
 // Where the weights are in NVFP4 a calibrated product reads blocks of NVFP4: rounded by a node before it on the CPU, by

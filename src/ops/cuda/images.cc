@@ -12,7 +12,7 @@ namespace {
 
 // All others are compiled as for 8.0, without what is newer (cmake/cuda.cmake).
 constexpr bool is_for_each_architecture(std::string_view source) {
-  return source == "e4m3_gemm" || source == "nvfp4_gemm";
+  return source == "e4m3_conv" || source == "e4m3_gemm" || source == "nvfp4_gemm";
 }
 #define SPARKPILOT_KERNEL(name, Arguments, capability)                                    \
   static_assert((capability) <= 80 || is_for_each_architecture(SPARKPILOT_KERNEL_SOURCE), \

@@ -8,6 +8,7 @@
 #include "ops/cuda/copy.h"
 #include "ops/cuda/depthwise.h"
 #include "ops/cuda/direct_gemm.h"
+#include "ops/cuda/e4m3_conv.h"
 #include "ops/cuda/e4m3_gemm.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/gather.h"

@@ -7,10 +7,6 @@ unsigned blocks(long long count, long long each) { return static_cast<unsigned>(
 
 }  // namespace
 
-KernelLaunch qconv_launch(const QConvArguments& p, int pixels) {
-  return {.grid_x = blocks(p.n, 16), .grid_y = blocks(p.m, pixels), .threads = 256};
-}
-
 KernelLaunch qdepthwise_launch(const QConvArguments& p, int unit) {
   const ConvSizes& s = p.size;
   const long long pixels = static_cast<long long>(s.batch) * s.out_height * s.out_width;

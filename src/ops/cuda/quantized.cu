@@ -1,8 +1,7 @@
 // Whole numbers of 8 bits: see quantized.h.
 #include "ops/cuda/quantized.h"
 
-#include "ops/cuda/byte_gemm.cuh"
-#include "ops/cuda/conv_tile.cuh"
+#include "ops/cuda/byte_conv.cuh"
 
 namespace {
 
@@ -31,6 +30,10 @@ __device__ __forceinline__ int zero_of(const ByteResult& result) {
 __device__ __forceinline__ unsigned padding_of(const QConvArguments& p) {
   return p.result.x_zero ? (zero_of(p.result) & 0xff) * 0x01010101u : p.padding;
 }
+struct Image {
+  static __device__ __forceinline__ unsigned flip(const QConvArguments& p) { return p.result.flip; }
+  static __device__ __forceinline__ unsigned padding(const QConvArguments& p) { return padding_of(p); }
+};
 
 // kCount neighbours of y from `at` on, of which `count` are there.
 template <int kCount>
@@ -68,10 +71,6 @@ struct Bytes {
   }
 };
 
-__device__ __forceinline__ uint4 flipped(const uint4& words, unsigned flip) {
-  return {words.x ^ flip, words.y ^ flip, words.z ^ flip, words.w ^ flip};
-}
-
 template <int kTiles>
 class FlippedRows : device::MatrixRows<kTiles> {
  public:
@@ -79,70 +78,8 @@ class FlippedRows : device::MatrixRows<kTiles> {
   __device__ __forceinline__ void load(const QGemmArguments& p, int k, uint4 (&right)[kTiles]) {
     device::MatrixRows<kTiles>::load(p, k, right);
 #pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) right[tile] = flipped(right[tile], p.result.flip);
+    for (int tile = 0; tile < kTiles; ++tile) right[tile] = device::flipped(right[tile], p.result.flip);
   }
-};
-
-// The windows of pixels, by kUnit bytes of one position.
-template <int kUnit>
-struct Windows {
-  template <int kTiles>
-  class Rows {
-   public:
-    __device__ __forceinline__ Rows(const QConvArguments& p, int first) : padding_(padding_of(p)), position_(p.by, 0) {
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        const device::Corner corner(p.size, p.by, first + tile * 8);
-        y_[tile] = corner.y, x_[tile] = corner.x;
-        at_[tile] =
-            p.a + ((static_cast<long long>(corner.image) * p.size.height + corner.y) * p.size.width + corner.x) *
-                      p.size.channels;
-      }
-    }
-    __device__ __forceinline__ void load(const QConvArguments& p, int k, uint4 (&right)[kTiles]) {
-      constexpr int kUnits = 16 / kUnit;
-      uint32_t words[kTiles][4];
-      if (k != depth_) position_.advance(p.size, k - depth_);
-      depth_ = k + 16;
-#pragma unroll
-      for (int i = 0; i < kUnits; ++i) {
-        const ConvSizes& s = p.size;
-        const int dy = position_.kernel_y * s.dilation_height, dx = position_.kernel_x * s.dilation_width;
-        const int offset = (dy * s.width + dx) * s.channels + position_.channel;
-        const bool more = position_.kernel_y < s.kernel_height;
-#pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) {
-          const bool there = more && device::inside(y_[tile] + dy, s.height) && device::inside(x_[tile] + dx, s.width);
-          read(p, there ? at_[tile] + offset : nullptr, i, words[tile]);
-        }
-        position_.advance(s, kUnit);
-      }
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile)
-        right[tile] = {words[tile][0], words[tile][1], words[tile][2], words[tile][3]};
-    }
-
-   private:
-    // Unit i of four words; null: beyond the image.
-    __device__ __forceinline__ void read(const QConvArguments& p, const uint8_t* from, int i,
-                                         uint32_t (&words)[4]) const {
-      if constexpr (kUnit == 16) {
-        const uint4 four =
-            from ? flipped(device::load_16(from), p.result.flip) : uint4{padding_, padding_, padding_, padding_};
-        words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
-      } else if constexpr (kUnit == 4) {
-        words[i] = from ? *reinterpret_cast<const uint32_t*>(from) ^ p.result.flip : padding_;
-      } else {
-        const uint32_t byte = (from ? *from ^ p.result.flip : padding_) & 0xffu;
-        words[i / 4] = (i % 4 ? words[i / 4] : 0u) | byte << i % 4 * 8;
-      }
-    }
-
-    unsigned padding_;
-    int y_[kTiles], x_[kTiles], depth_ = 0;
-    const uint8_t* at_[kTiles];
-    device::DepthPosition position_;
-  };
 };
 
 template <int kTiles>
@@ -156,7 +93,7 @@ __device__ __forceinline__ void qgemm(const QGemmArguments& p) {
 
 template <int kUnit, int kDeep>
 __device__ __forceinline__ void qconv(const QConvArguments& p) {
-  device::byte_gemm<Bytes, 4, kDeep, 4, Windows<kUnit>::template Rows>(
+  device::byte_gemm<Bytes, 4, kDeep, 4, device::Windows<kUnit, Image>::template Rows>(
       p, [&](const int(&sums)[4], int row, int column, int count) {
         store_results(p.result, p.y, static_cast<long long>(row) * p.n + column, sums, column, count);
       });

@@ -9,8 +9,7 @@
 //   qadd, byte_table, byte_pool
 #pragma once
 
-#include "ops/cuda/byte_gemm.h"
-#include "ops/cuda/convolution.h"
+#include "ops/cuda/byte_conv.h"
 #include "ops/cuda/pooling.h"
 
 namespace sparkpilot::cuda {
@@ -77,12 +76,6 @@ struct BytePoolArguments {
   float y_zero, scale;
 };
 
-KernelLaunch qconv_launch(const QConvArguments& arguments, int pixels);
-constexpr int qconv_unit(const ConvSizes& size) {
-  return size.channels % 16 == 0 ? 16 : size.channels % 4 == 0 ? 4 : 1;
-}
-// Little depth is not shared between warps.
-constexpr int qconv_pixels(int k) { return k > 256 ? 32 : 256; }
 constexpr int qdepthwise_unit(const ConvSizes& size) {
   return size.out_channels == size.channels && size.channels % 4 == 0 ? 4 : 1;
 }

@@ -1,14 +1,15 @@
 #include "ops/cuda/quantized_candidates.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ops/cpu/conv/conv_shape.h"
 #include "ops/cpu/gemm/matmul_shape.h"
 #include "ops/cpu/int8/int8_conv.h"
+#include "ops/cuda/byte_conv_candidates.h"
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/product_weights.h"
 #include "ops/cuda/quantized.h"
-#include "ops/cuda/window_candidates.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::cuda {
@@ -156,50 +157,46 @@ Acceptance accepts_conv(const Problem& p, bool depthwise) {
   return accepts_product(p, s.in_per_group() * s.window.kernel_size(), s.batch * s.window.out_size());
 }
 
-// Weights of (output channel, channel of the group, taps) as rows of (tap, channel), and the sum of each channel's.
-struct ConvWeights {
-  std::vector<uint8_t> codes;
-  std::vector<int64_t> sums;
-  ConvWeights(const ConvShape& s, const int8_t* from, int64_t row_bytes) : sums(static_cast<size_t>(s.out_channels)) {
-    const int64_t taps = s.window.kernel_size(), in = s.in_per_group();
-    codes.resize(static_cast<size_t>(filters_channels(s) ? taps * s.out_channels : s.out_channels * row_bytes));
-    for (int64_t o = 0; o < s.out_channels; ++o) {
-      for (int64_t i = 0; i < in; ++i) {
-        for (int64_t tap = 0; tap < taps; ++tap) {
-          const int8_t weight = from[(o * in + i) * taps + tap];
-          sums[static_cast<size_t>(o)] += weight;
-          const int64_t at = filters_channels(s) ? tap * s.out_channels + o : o * row_bytes + tap * in + i;
-          codes[static_cast<size_t>(at)] = static_cast<uint8_t>(weight);
-        }
-      }
-    }
+// The sum of each output channel's weights.
+std::vector<int64_t> sums_of_filters(const ConvShape& s, const int8_t* weights) {
+  const int64_t each = s.weights() / s.out_channels;
+  std::vector<int64_t> out(static_cast<size_t>(s.out_channels));
+  for (size_t o = 0; o < out.size(); ++o)
+    out[o] = std::accumulate(weights, weights + each, int64_t{0}), weights += each;
+  return out;
+}
+
+// Weights of (output channel, tap) as (tap, output channel).
+std::vector<uint8_t> depthwise_codes(const ConvShape& s, const uint8_t* weights) {
+  const int64_t taps = s.window.kernel_size();
+  std::vector<uint8_t> out(static_cast<size_t>(s.weights()));
+  for (int64_t o = 0; o < s.out_channels; ++o) {
+    for (int64_t tap = 0; tap < taps; ++tap)
+      out[static_cast<size_t>(tap * s.out_channels + o)] = weights[o * taps + tap];
   }
-};
+  return out;
+}
 
 std::unique_ptr<KernelState> prepare_conv(const Problem& p) {
   auto state = std::make_unique<ProductState<QConvArguments>>();
   const ConvShape s = conv_of(p);
   QConvArguments& to = state->arguments;
-  set_window(s.window, to.size);
-  to.size.batch = static_cast<int>(s.batch);
-  to.size.channels = static_cast<int>(s.in_channels), to.size.out_channels = static_cast<int>(s.out_channels);
-  to.by = conv_divisors(to.size);
-  to.m = static_cast<int>(s.batch * s.window.out_size()), to.n = to.size.out_channels;
-  to.k = static_cast<int>(s.in_per_group() * s.window.kernel_size());
-  to.code_bytes = byte_gemm_depth(to.k);
-  const ConvWeights weights(s, p.constants[1].data<int8_t>().data(), to.code_bytes);
-  state->weights.codes = p.gpu->upload(weights.codes.data(), static_cast<int64_t>(weights.codes.size()));
+  set_byte_conv(s, to);
+  const int8_t* const weights = p.constants[1].data<int8_t>().data();
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(weights);
+  const std::vector<uint8_t> codes =
+      filters_channels(s) ? depthwise_codes(s, bytes) : byte_conv_rows(s, bytes, to.code_bytes);
+  state->weights.codes = p.gpu->upload(codes.data(), static_cast<int64_t>(codes.size()));
   to.codes = reinterpret_cast<const uint8_t*>(state->weights.codes->data());
-  to.result = upload_result(p, weights.sums, state->weights, state->consumed);
+  to.result = upload_result(p, sums_of_filters(s, weights), state->weights, state->consumed);
   to.padding = static_cast<uint8_t>(Flip(p).zero) * 0x01010101u;
   if (filters_channels(s)) {
     const int unit = qdepthwise_unit(to.size);
     state->function = &kernel_on(*p.gpu, fmt::format("qdepthwise_{}", unit));
     state->how = qdepthwise_launch(to, unit);
   } else {
-    const int pixels = qconv_pixels(to.k);
-    state->function = &kernel_on(*p.gpu, fmt::format("qconv_{}_{}", qconv_unit(to.size), pixels));
-    state->how = qconv_launch(to, pixels);
+    state->function = &kernel_on(*p.gpu, fmt::format("qconv_{}_{}", byte_conv_unit(to.size), byte_conv_pixels(to.k)));
+    state->how = byte_conv_launch(to.m, to.n, to.k);
   }
   return state;
 }

@@ -221,9 +221,8 @@ void convolution(const ConvCase& c, ByteResult::Type type, bool x_signed, bool a
     const int unit = qdepthwise_unit(s);
     run.launch(kernel = "qdepthwise_" + std::to_string(unit), p, qdepthwise_launch(p, unit));
   } else {
-    const int pixels = qconv_pixels(p.k);
-    kernel = "qconv_" + std::to_string(qconv_unit(s)) + "_" + std::to_string(pixels);
-    run.launch(kernel, p, qconv_launch(p, pixels));
+    kernel = "qconv_" + std::to_string(byte_conv_unit(s)) + "_" + std::to_string(byte_conv_pixels(p.k));
+    run.launch(kernel, p, byte_conv_launch(p.m, p.n, p.k));
   }
   run.count_traffic();
   EXPECT_TRUE(run.near(expected, 0)) << kernel << " " << c.channels << " channels, " << p.m << " pixels";
