@@ -2,6 +2,7 @@
 
 #include "ops/cuda/conv_reference_test.h"
 #include "ops/cuda/e4m3_gemm.h"
+#include "ops/cuda/test_codes.h"
 
 namespace sparkpilot::cuda {
 namespace {
@@ -10,21 +11,9 @@ const TestStorage& kF32 = kStorages[0];
 constexpr const char* kWays[] = {"e4m3_conv_", "e4m3_conv_decoded_"};
 
 size_t size_of(long long elements) { return static_cast<size_t>(elements); }
-double value_of(uint8_t code) { return load_element(DType::f8e4m3fn, &code, 0); }
 std::vector<double> values_of(const std::vector<uint8_t>& codes) {
   std::vector<double> out;
   for (const uint8_t code : codes) out.push_back(value_of(code));
-  return out;
-}
-
-// Any code but NaN.
-std::vector<uint8_t> any_codes(size_t count, uint64_t seed) {
-  Random random(seed);
-  std::vector<uint8_t> out(count);
-  for (uint8_t& code : out) {
-    code = static_cast<uint8_t>(random.integer(0, 255));
-    if ((code & 0x7f) == 0x7f) code = 0;
-  }
   return out;
 }
 

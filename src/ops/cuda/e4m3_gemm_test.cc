@@ -1,5 +1,6 @@
 #include "ops/cuda/e4m3_gemm.h"
 
+#include "ops/cuda/test_codes.h"
 #include "ops/cuda/test_products.h"
 
 namespace sparkpilot::cuda {
@@ -7,19 +8,6 @@ namespace {
 
 const TestStorage& kF32 = kStorages[0];
 constexpr const char* kWays[] = {"e4m3_gemm_", "e4m3_gemm_decoded_"};
-
-double value_of(uint8_t code) { return load_element(DType::f8e4m3fn, &code, 0); }
-
-// Any code but NaN.
-std::vector<uint8_t> any_codes(size_t count, uint64_t seed) {
-  Random random(seed);
-  std::vector<uint8_t> out(count);
-  for (uint8_t& code : out) {
-    code = static_cast<uint8_t>(random.integer(0, 255));
-    if ((code & 0x7f) == 0x7f) code = 0;
-  }
-  return out;
-}
 
 // y of random codes, with bias and the epilogue "relu, add c[row, column]".
 struct Case {
