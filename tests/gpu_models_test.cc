@@ -186,7 +186,8 @@ TEST(GpuSmallWeights, RoundWhatTheyReadToFourBits) {
     EXPECT_GT(products, 0);
     for (const TensorInfo& output : cpu->outputs()) {  // further from what they round than from each other
       const double rounded = difference_of(cpu->output(output.name), weights_alone->output(output.name)).relative_l2;
-      EXPECT_LT(difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2, 0.7 * rounded);
+      EXPECT_LT(difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2,
+                (std::string_view(model) == "tiny_driving_policy" ? 0.5 : 0.7) * rounded);
     }
     gpu.reset();
     emulate("h100");

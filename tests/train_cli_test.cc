@@ -17,6 +17,21 @@ namespace train_cli_test {
 
 namespace fs = std::filesystem;
 
+std::vector<json> metrics_of(const std::string& run) {
+  std::istringstream lines(read_text(run + "/metrics.jsonl"));
+  std::vector<json> out;
+  for (std::string line; std::getline(lines, line);) out.push_back(json::parse(line));
+  return out;
+}
+// Of the first updates.
+std::vector<double> losses_of(const std::string& run, size_t updates) {
+  std::vector<double> out;
+  for (const json& line : metrics_of(run)) {
+    if (line.contains("loss") && out.size() < updates) out.push_back(line["loss"]);
+  }
+  return out;
+}
+
 TEST_F(TrainCli, AnAdapterForBothNetworks) {
   const json done =
       parsed(both() + out("run") + "--batch 2 --updates 6 --rank 2 --rate 5e-3 --schedule constant --threads 1");
@@ -33,6 +48,23 @@ TEST_F(TrainCli, AnAdapterForBothNetworks) {
   const std::string metrics = read_text(folder.file("run") + "/metrics.jsonl");
   EXPECT_NE(metrics.find("plan_error_4s"), std::string::npos);
   EXPECT_NE(metrics.find("loss.plan"), std::string::npos);
+}
+
+// What layers compute is compared with a teacher's of the same layers; its path is kept for --resume and --from.
+TEST_F(TrainCli, ATeachersLayersAreALoss) {
+  const std::string flags = "--batch 2 --schedule constant --rank 2 --threads 1 --rate 2e-3 --dtype fp32 --no-rollout ";
+  const std::string teacher = "--teacher '" + shared->file("models") + "' --loss layers=10 ";
+  parsed(both() + out("run") + flags + teacher + "--match '.*(fc|conv).*' --updates 4");
+  EXPECT_TRUE(metrics_of(folder.file("run")).back()["evaluation_reports"].contains("loss.layers"));
+  parsed("--updates 6 --resume '" + folder.file("run") + "'");
+  parsed("--from '" + folder.file("run") + "/train.json' " + out("again"));
+  EXPECT_EQ(losses_of(folder.file("again"), 4), losses_of(folder.file("run"), 4));
+  // One network alone, by the file's name.
+  parsed("--network vision " + both() + out("vision") + flags + "--teacher '" + shared->file("models") +
+         "/tiny_driving_vision.onnx' --updates 2");
+  expect_refused(both() + out("x") + flags + "--match fc --updates 1", "--match is for layers of --teacher");
+  expect_refused(both() + out("x") + flags + "--loss layers=2 --updates 1", "there is no head \"layers\"");
+  expect_refused(both() + out("x") + flags + teacher + "--match nothing --updates 1", "no layer's path matches");
 }
 
 // Features of the past by the student itself: in training where asked for, in evaluations always.
@@ -57,11 +89,18 @@ TEST_F(TrainCli, OwnFeaturesGoOnToTheSameBits) {
   EXPECT_TRUE(read_text(folder.file("lost") + file) != whole);
   parsed(both() + out("teacher") + flags + "--updates 12");
   EXPECT_TRUE(read_text(folder.file("teacher") + file) != whole);
+  // The first pass with the teacher's features: its updates are those of a run without --own-features, the next ones
+  // not, and a run that ends in it goes on to the same bits.
+  parsed(both() + out("first") + flags + "--own-features --teacher-features 1 --updates 12");
+  EXPECT_EQ(losses_of(folder.file("first"), 5), losses_of(folder.file("teacher"), 5));
+  EXPECT_NE(losses_of(folder.file("first"), 7), losses_of(folder.file("teacher"), 7));
+  EXPECT_FALSE(fs::exists(folder.file("first") + "/own_features/update_00000000.safetensors"));
+  parsed(both() + out("first_parts") + flags + "--own-features --teacher-features 1 --updates 3");
+  parsed("--updates 12 --resume '" + folder.file("first_parts") + "'");
+  EXPECT_TRUE(read_text(folder.file("first_parts") + file) == read_text(folder.file("first") + file));
   // Both evaluations, which differ.
-  std::istringstream lines(read_text(folder.file("teacher") + "/metrics.jsonl"));
   int evaluations = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const json metrics = json::parse(line);
+  for (const json& metrics : metrics_of(folder.file("teacher"))) {
     if (!metrics.contains("evaluation_loss")) continue;
     ++evaluations;
     const json& reports = metrics["evaluation_reports"];
@@ -69,6 +108,8 @@ TEST_F(TrainCli, OwnFeaturesGoOnToTheSameBits) {
     EXPECT_EQ(reports["rollout_loss.lane_lines"], reports["loss.lane_lines"]);  // which has no memory
   }
   EXPECT_EQ(evaluations, 3);
+  expect_refused(both() + out("x") + "--teacher-features 1 --updates 1 --rank 1",
+                 "--teacher-features is of --own-features");
   expect_refused(both() + out("x") + "--network policy --own-features --updates 1 --rank 1",
                  "no network that makes the features");
   expect_refused(both() + out("x") + "--network vision --own-features --updates 1 --rank 1",

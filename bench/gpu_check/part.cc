@@ -12,7 +12,7 @@ constexpr Part kParts[] = {
     {"words", "instructions and conversions that kernels are made of, to the bit", true, false, check_words_part},
     {"ops", "every CUDA kernel on its op's cases, in f32, f16 and bf16, against the reference", true, true,
      check_ops_part},
-    {"networks", "whole networks in fp32, fp16 and bf16 against the CPU in fp32, and calibrated in fp8", true, true, check_networks},
+    {"networks", "whole networks in fp32, fp16, bf16 and calibrated fp8 against the CPU", true, true, check_networks},
     {"training", "updates of a policy and of vision, with adapters and whole, against the CPU", true, true,
      check_trainings},
     {"worlds", "simulated worlds against the processor's, to the bit, and steps a second beside all its cores", true,

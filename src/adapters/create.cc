@@ -119,6 +119,10 @@ Adapter create_adapter(const Graph& base, const AdapterOptions& options, Adapter
     rows.rows.push_back({layers[i].path, layers[i].weight, 0, meant[i] ? layers[i].cannot : "not a target"});
     if (meant[i] && layers[i].cannot.empty()) candidates.push_back(i);
   }
+  if (layers.empty()) fail("the model has no convolution or product with constant weights");
+  if (std::ranges::find(meant, true) == meant.end()) {
+    fail("no layer's path matches \"{}\"; the first is \"{}\"", options.target, layers[0].path);
+  }
   if (candidates.empty()) {
     const auto& first = rows.rows[static_cast<size_t>(std::ranges::find(meant, true) - meant.begin())];
     fail("no layer can be adapted; \"{}\": {}", first.path, first.why_not);

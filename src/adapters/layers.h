@@ -34,7 +34,7 @@ struct Layer {
 std::vector<Layer> find_layers(const Graph& graph);
 
 // Which of the layers have a path that the regular expression (ECMAScript) matches as a whole. Fails (user) if it is
-// none, or if no layer's path matches.
+// none.
 std::vector<bool> matching_layers(const std::vector<Layer>& layers, const std::string& pattern);
 
 // Names the nodes of all layers by their paths, so that they are known when passes have changed their weights.

@@ -239,6 +239,9 @@ const train::Dataset& TrainRun::unchanged() {
 
 // Features are kept in a file until a checkpoint of a later pass is there, so that a resumed run has the same ones.
 void TrainRun::renew_features(int64_t updates) {
+  const int64_t an_update = flags_.batch * flags_.accumulate * comm_.size();
+  const int64_t a_pass = (samples_->size() + an_update - 1) / an_update;
+  if (updates / a_pass < flags_.teacher_features) return;
   const fs::path folder = flags_.out, file = train::own_features_file(folder, updates);
   const bool begins = !std::exchange(began_features_, true);
   bool there = false;
@@ -316,6 +319,7 @@ void TrainRun::build() {
   const std::optional<int64_t> room = available_memory_bytes();
   try {
     student_.emplace(student_options_, samples_->fields());
+    if (!flags_.dry_run) student_->check_save(flags_.out, flags_.merged);
     steps_.emplace(student_->program(program_options_));
     const BatchBytes wanted = bytes_of(*steps_, flags_.batch);
     if (!room || wanted.activations + wanted.rest <= *room) return;

@@ -1,4 +1,5 @@
-// What a network of a driving model reads on frames of recorded routes, for `model calibrate`, `model quantize` and `compare`.
+// What a network of a driving model reads on frames of recorded routes, for `model calibrate`, `model quantize` and
+// `compare`.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "adapters/load_model.h"
 #include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -34,10 +35,9 @@ std::map<std::string, double> loss_weights(const TrainFlags& flags) {
   return out;
 }
 
-// A file, or a folder with vision and policy.
+// The file of the one network, or a folder with vision and policy.
 void set_teachers(const fs::path& teacher, std::vector<train::StudentNetwork>& networks) {
-  const bool two = networks[0].role == "vision" || networks[0].role == "policy";
-  if (!two) {
+  if (networks.size() == 1 && !fs::is_directory(parse_model_name(teacher).file)) {
     networks[0].teacher = teacher;
     return;
   }
@@ -81,11 +81,14 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   add_list(command, "--loss", flags.weights, "HEAD=WEIGHT", "weight of a head's loss; 0 leaves it out (repeatable)");
   command.add_flag("--own-features", flags.own_features,
                    "features of the past are the student's own, computed anew in each epoch, not the teacher's");
+  add_number(command, "--teacher-features", flags.teacher_features,
+             "of --own-features: passes over the data that have the teacher's features first");
   command.add_flag("--no-rollout", flags.no_rollout, "evaluate with the data set's features of the past only");
   command
-      .add_option("--teacher", flags.teacher,
-                  "a model of the same layers (a file; of two networks their folder): what layers compute is compared, "
-                  "too, with the weight of --loss layers=WEIGHT")
+      .add_option(
+          "--teacher", flags.teacher,
+          "a model of the same layers (a file; of vision and policy their folder): what layers compute is compared, "
+          "too, with the weight of --loss layers=WEIGHT")
       .type_name("PATH");
   command
       .add_option("--match", flags.matched, "of --teacher only layers whose whole path matches this regular expression")
@@ -227,6 +230,7 @@ void check_train_flags(const TrainFlags& flags) {
                                     {"--evaluate-every", static_cast<double>(flags.evaluate_every)},
                                     {"--checkpoint-every", static_cast<double>(flags.checkpoint_every)},
                                     {"--overfit", static_cast<double>(flags.overfit)},
+                                    {"--teacher-features", static_cast<double>(flags.teacher_features)},
                                     {"--warp", flags.warp_degrees},
                                     {"--brightness", flags.brightness}}) {
     if (!(value >= 0)) fail("{} {}: expected 0 or more", flag, value);
@@ -252,6 +256,9 @@ void check_train_flags(const TrainFlags& flags) {
     if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
   }
   if (!(flags.least_scale >= 0 && flags.least_scale <= 1)) fail("--least-scale {}: expected 0 to 1", flags.least_scale);
+  if (flags.teacher_features > 0 && !flags.own_features) {
+    fail("--teacher-features is of --own-features: without it all passes have the teacher's");
+  }
   if (!flags.matched.empty() && flags.teacher.empty()) fail("--match is for layers of --teacher, which is not given");
   if (flags.fresh && adapter) fail("--fresh is for --mode full: an adapter begins with the model as it is");
   if (flags.rank > 0 && !flags.max_size.empty())

@@ -22,7 +22,7 @@ struct TrainFlags {
                        max_activations, precision = "fp32", base_precision = "fp32", features = "kl",
                        schedule = "cosine", optimizer = "adamw";
   int64_t rank = 0, batch = 32, accumulate = 1, updates = 0, warmup = 0, evaluate_every = 0, patience = 0,
-          checkpoint_every = 0, keep = 2, overfit = 0;
+          checkpoint_every = 0, keep = 2, overfit = 0, teacher_features = 0;
   double alpha = 0, epochs = 0, minutes = 0, rate = 1e-3, last_rate = 0, decay = 0.01, clip = 1, ema = 0,
          warp_degrees = 0, brightness = 0, least_scale = 0;
   bool merged = false, dry_run = false, fresh = false, own_features = false, no_rollout = false;
@@ -80,6 +80,7 @@ void each_flag(TrainFlags& f, const Visit& visit) {
   visit("merged", f.merged);
   visit("fresh", f.fresh);
   visit("own_features", f.own_features);
+  visit("teacher_features", f.teacher_features);
   visit("no_rollout", f.no_rollout);
   visit("least_scale", f.least_scale);
   visit("seed", f.seed);

@@ -92,6 +92,7 @@ std::optional<Fusion> Fusion::start(Edit& edit, NodeId id) {
   const bool coded = is_op(node, "sparkpilot::ScaledConv"), conv = coded || is_op(node, "Conv");
   const bool gemm = is_op(node, "Gemm"), matmul = is_op(node, "MatMul");
   if (!conv && !gemm && !matmul) return {};
+  if (coded && (node.attrs.has("epilogue") || node.attrs.has("channels_last"))) return {};  // it was here before
   if (!edit.known(node.outputs[0]) || !edit.known(node.inputs[0])) return {};
   const std::optional<SmallWeights> small = small_weights(edit, id);
   if (!small && !edit.constant(node.inputs[1])) return {};

@@ -209,7 +209,7 @@ namespace {
 
 // The scales of a product's weights times that of what it reads; empty if kernels may not multiply by them.
 std::optional<Tensor> scales_of_both(const Tensor* scale, const Tensor* step) {
-  if (!scale || !scales_fit(step) || step->elements() != 1) return {};
+  if (!scale || scale->dtype() != DType::f32 || !scales_fit(step) || step->elements() != 1) return {};
   Tensor both = Tensor::zeros(DType::f32, scale->shape());
   std::ranges::transform(scale->data<float>(), both.data<float>().begin(),
                          [&](float each) { return each * step->data<float>()[0]; });
@@ -230,12 +230,17 @@ bool read_e4m3(Edit& edit, NodeId id) {
   return true;
 }
 
+// What a launch of a GPU's kernels has, whatever the depth.
+constexpr int64_t kMostCodedPixels = int64_t{65535} * 32;
+
 // A convolution of one group whose image and weights are codes, each with constant scales, as sparkpilot::ScaledConv.
 bool read_coded_image(Edit& edit, NodeId id) {
   const Node node = edit.node(id);
   if (!is_op(node, "Conv") || node.attrs.integer("group", 1) != 1) return false;
   if (!edit.known(node.inputs[0]) || !edit.known(node.outputs[0])) return false;
   if (const int rank = edit.shape(node.inputs[0]).rank(); rank < 3 || rank > 4) return false;
+  const Shape& y = edit.shape(node.outputs[0]);
+  if (y.elements() == 0 || y.elements() / y[1] > kMostCodedPixels) return false;
   const Node *image = dequantize(edit, node.inputs[0]), *weights = dequantize(edit, node.inputs[1]);
   if (!image || !weights || edit.dtype(image->inputs[0]) != DType::f8e4m3fn) return false;
   const Tensor* codes = e4m3(edit, weights->inputs[0]);
@@ -251,11 +256,9 @@ bool read_coded_image(Edit& edit, NodeId id) {
   std::optional<Tensor> both = scales_of_both(scales, edit.constant(image->inputs[1]));
   if (!both) return false;
   if (both->elements() == 1) both = both->reshaped(Shape{1});
-  const ValueId scale = edit.graph().add_constant(std::move(*both), edit.graph().value(weights->inputs[1]).name);
-  edit.replace(
-      node.outputs[0],
-      edit.make(id, "sparkpilot::ScaledConv",
-                {image->inputs[0], weights->inputs[0], scale, has_bias ? node.inputs[2] : ValueId{}}, node.attrs));
+  std::vector<ValueId> inputs{image->inputs[0], weights->inputs[0], {}, has_bias ? node.inputs[2] : ValueId{}};
+  inputs[2] = edit.graph().add_constant(std::move(*both), edit.graph().value(weights->inputs[1]).name);
+  edit.replace(node.outputs[0], edit.make(id, "sparkpilot::ScaledConv", std::move(inputs), node.attrs));
   return true;
 }
 

@@ -269,12 +269,14 @@ TEST(SmallWeights, ConvolutionsOfAFileReadCodes) {
                                                   {w.scales, -3, 0.02f, 1},
                                                   {Tensor::scalar(0.1f), 1, 0.02f, 1},
                                                   {inputs_scales, 1, 0.02f, 0},
+                                                  {convert(w.scales, DType::f16), 0, 0.02f, 0},
                                                   {tiny, 0, 0x1p-20f, 0}}) {
     Net n;
     const ValueId x = n.input("x", {3, 5, 14}), steps = n.b.constant(Tensor::scalar(step));
     const ValueId codes = n.op("QuantizeLinear", {x, steps}, {{"output_dtype", onnx_code(DType::f8e4m3fn)}});
     const ValueId image = n.op("DequantizeLinear", {codes, steps});
-    const ValueId weights = n.op("DequantizeLinear", {n.b.constant(w.codes), n.b.constant(scales)}, {{"axis", axis}});
+    const ValueId weights = n.op("DequantizeLinear", {n.b.constant(w.codes), n.b.constant(scales)},
+                                 {{"axis", axis}, {"output_dtype", onnx_code(DType::f32)}});
     n.output(n.op("Relu", {n.op("Conv", {image, weights})}));
     infer(n.graph);
     const Graph gpu = optimised(n.graph, {}, {.device = Device::cuda});

@@ -42,20 +42,19 @@ std::map<std::string, ValueId> placed(const std::vector<LayerResult>& results, c
 }
 
 std::vector<LayerPair> pair_results(const Builder& b, const std::vector<LayerResult>& teacher,
-                                    const std::map<std::string, ValueId>& student_values,
-                                    const std::map<std::string, ValueId>& teacher_values) {
+                                    const std::map<std::string, ValueId>& teacher_values,
+                                    const StudentLayers& student) {
   std::vector<LayerPair> out;
   for (const auto& [layer, name] : teacher) {
-    const auto beside = teacher_values.find(name), of = student_values.find(name);
-    if (beside == teacher_values.end()) continue;
-    if (of == student_values.end()) fail("the student has no layer \"{}\": expected the teacher's layers", layer);
+    if (!student.paths.contains(layer)) fail("the student has no layer \"{}\": expected the teacher's layers", layer);
+    const auto beside = teacher_values.find(name), of = student.results.find(name);
+    if (beside == teacher_values.end() || of == student.results.end()) continue;
     if (!(b.shape(of->second) == b.shape(beside->second))) {
       fail("the layer \"{}\" gives {}, the teacher's {}", layer, b.shape(of->second).str(),
            b.shape(beside->second).str());
     }
     out.push_back({of->second, beside->second});
   }
-  if (out.empty()) fail("no layer's result is left to be compared with the teacher's");
   return out;
 }
 

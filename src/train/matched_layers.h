@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct LayerResult {
 };
 
 // Gives the results of layers names in `net`, which is `file` with its layers named (name_layers()) and prepared, and
-// which no adapter has changed. Of the layers that the regular expression chooses (matching_layers()).
+// which no adapter has changed. Of the layers that the regular expression chooses (matching_layers()), perhaps none.
 std::vector<LayerResult> name_results(const Graph& file, Graph& net, const std::string& pattern = ".*");
 
 // A network's results with the values that they have become in another graph (append_graph()).
@@ -28,11 +29,15 @@ struct LayerPair {
   ValueId student, teacher;
 };
 
+struct StudentLayers {
+  std::set<std::string> paths = {};             // of all of its file's layers
+  std::map<std::string, ValueId> results = {};  // placed()
+};
+
 // The teacher's results, each with the student's; what passes have replaced in one of the networks is left out. Fails
-// (user) naming a layer that the student lacks or whose result has another shape, and if nothing is left.
+// (user) naming a layer that the student lacks or whose result has another shape.
 std::vector<LayerPair> pair_results(const Builder& b, const std::vector<LayerResult>& teacher,
-                                    const std::map<std::string, ValueId>& student_values,
-                                    const std::map<std::string, ValueId>& teacher_values);
+                                    const std::map<std::string, ValueId>& teacher_values, const StudentLayers& student);
 
 // The mean of relative_squared_error() over the pairs, of which there is at least one.
 ValueId layers_loss(Builder& b, const std::vector<LayerPair>& pairs);

@@ -52,6 +52,11 @@ Graph network_graph(const Graph& file, int64_t batch) {
   return net;
 }
 
+void expect_driving_model(const Graph& graph, const std::string& file) {
+  if (!output_slices(graph).empty() && graph.outputs().size() == 1) return;
+  fail("{}: not one of openpilot's models: expected one output, with output_slices in the metadata", file);
+}
+
 bool is_elementwise_with_data(const Graph& graph, const Node& node) {
   return node.op->traits.elementwise && std::ranges::any_of(node.inputs, [&](ValueId v) {
            return v.present() && graph.value(v).kind != ValueKind::constant;
@@ -100,6 +105,9 @@ Student::Student(const StudentOptions& options, std::span<const Field> fields) :
   std::vector<Adapter> init;
   for (const fs::path& folder : options.init) init.push_back(load_adapter(folder));
   for (const StudentNetwork& network : options.networks) add_network(network, init, fields);
+  if (pairs_.empty() && std::ranges::any_of(options.networks, [](const auto& n) { return !n.teacher.empty(); })) {
+    fail("no layer's path matches \"{}\": there is nothing to compare with the teacher's", options.matched);
+  }
   add_losses(fields);
   for (size_t i = 0; i < init.size(); ++i) {
     const bool used = std::ranges::any_of(networks_, [&](const Network& n) {
@@ -142,13 +150,15 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
                   .scaled = {},
                   .images = {}};
   const std::string file = from.file.string();
-  if (output_slices(network.file).empty() || network.file.outputs().size() != 1) {
-    fail("{}: not one of openpilot's models: expected one output, with output_slices in the metadata", file);
-  }
+  expect_driving_model(network.file, file);
   if (options_.networks.size() > 1) network.prefix = from.role + "/";
   Graph net = network_graph(network.file, options_.batch);
-  const std::vector<LayerResult> results =
-      from.teacher.empty() ? std::vector<LayerResult>() : name_results(network.file, net);
+  StudentLayers layers;
+  std::vector<LayerResult> results;
+  if (!from.teacher.empty()) {
+    for (const Layer& layer : find_layers(network.file)) layers.paths.insert(layer.path);
+    results = name_results(network.file, net);
+  }
   // What is trained, as values of `net` first.
   std::vector<Parameter> parameters;
   AppliedAdapter applied;
@@ -182,9 +192,10 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
     }
     if (parameters.empty()) fail("{}: no weights to train were found", file);
   }
-  const auto vision = outputs_.find("vision");
-  const ValueMap<ValueId> became =
-      append_graph(graph_, net, inputs_of(net, file, vision == outputs_.end() ? ValueId{} : vision->second, fields));
+  Vision vision;
+  if (const auto before = outputs_.find("vision"); before != outputs_.end())
+    vision = {before->second, output_slices(networks_[0].file), networks_[0].from.file.string()};
+  const ValueMap<ValueId> became = append_graph(graph_, net, inputs_of(net, file, vision, fields));
   outputs_[from.role] = became[net.outputs()[0].value];
   for (const Parameter& each : parameters) {
     parameters_.push_back({became[each.value], network.prefix + each.name, each.decay});
@@ -199,28 +210,30 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
     graph_.set_next(norm.value, norm.value);
     norms_.push_back(std::move(norm));
   }
-  if (!from.teacher.empty()) add_teacher(from, placed(results, net, became), fields);
+  if (!from.teacher.empty()) {
+    layers.results = placed(results, net, became);
+    add_teacher(from, layers, fields);
+  }
   tell_of(network, plan, parameters.size());
   networks_.push_back(std::move(network));
 }
 
-// What a network reads, by its inputs' names; `vision`: the output of the network before it, or absent.
-std::map<std::string, ValueId> Student::inputs_of(const Graph& net, const std::string& file, ValueId vision,
+// What a network reads, by its inputs' names.
+std::map<std::string, ValueId> Student::inputs_of(const Graph& net, const std::string& file, const Vision& vision,
                                                   std::span<const Field> fields) {
   std::map<std::string, ValueId> given;
   for (const ValueId id : net.inputs()) {
     const Value& v = net.value(id);
     if (!v.shape) fail("{}: the input \"{}\" has open dimensions", file, v.name);
     given[v.name] = input(v.name, v.dtype, *v.shape, fields);
-    if (v.name != "features_buffer" || !vision.present()) continue;
+    if (v.name != "features_buffer" || !vision.output.present()) continue;
     // The newest row is this frame's, from its own vision.
     Builder b(graph_, "features");
-    const OutputSlices slices = output_slices(networks_[0].file);
-    const auto hidden = std::ranges::find(slices, "hidden_state", [](const auto& each) { return each.first; });
-    if (hidden == slices.end()) fail("{}: has no hidden_state", networks_[0].from.file.string());
-    const auto [begin, end] = hidden->second.resolve(b.shape(vision)[1]);
+    const auto hidden = std::ranges::find(vision.slices, "hidden_state", [](const auto& each) { return each.first; });
+    if (hidden == vision.slices.end()) fail("{}: has no hidden_state", vision.file);
+    const auto [begin, end] = hidden->second.resolve(b.shape(vision.output)[1]);
     const int64_t rows = (*v.shape)[1];
-    const ValueId now = b.add("Slice", {vision, b.ints({begin}), b.ints({end}), b.ints({1})});
+    const ValueId now = b.add("Slice", {vision.output, b.ints({begin}), b.ints({end}), b.ints({1})});
     const ValueId row = b.add("Unsqueeze", {now, b.ints({1})});
     const ValueId past = b.add("Slice", {inputs_["features_buffer"], b.ints({0}), b.ints({rows - 1}), b.ints({1})});
     ValueId all = b.add("Concat", {past, row}, {{"axis", int64_t{1}}});
@@ -231,16 +244,16 @@ std::map<std::string, ValueId> Student::inputs_of(const Graph& net, const std::s
 }
 
 // A frozen network beside the student's.
-void Student::add_teacher(const StudentNetwork& from, const std::map<std::string, ValueId>& students,
-                          std::span<const Field> fields) {
+void Student::add_teacher(const StudentNetwork& from, const StudentLayers& student, std::span<const Field> fields) {
   const std::string file = from.teacher.string();
   const Graph teacher = load_model(from.teacher);
+  expect_driving_model(teacher, file);
   with_file(from.teacher, [&] {
     Graph net = network_graph(teacher, options_.batch);
     const std::vector<LayerResult> results = name_results(teacher, net, options_.matched);
     const ValueMap<ValueId> became = append_graph(graph_, net, inputs_of(net, file, teachers_vision_, fields));
-    if (from.role == "vision") teachers_vision_ = became[net.outputs()[0].value];
-    const std::vector<LayerPair> pairs = pair_results(Builder(graph_), results, students, placed(results, net, became));
+    if (from.role == "vision") teachers_vision_ = {became[net.outputs()[0].value], output_slices(teacher), file};
+    const std::vector<LayerPair> pairs = pair_results(Builder(graph_), results, placed(results, net, became), student);
     pairs_.insert(pairs_.end(), pairs.begin(), pairs.end());
     notes_.push_back(fmt::format("{}: results of {} layers are compared with the teacher's", from.role, pairs.size()));
   });
@@ -406,6 +419,22 @@ Graph Student::trained_model(const Network& network, const TrainingProgram& prog
   return out;
 }
 
+fs::path Student::model_file(const Network& network, const fs::path& out) const {
+  const ModelName base = parse_model_name(network.from.file);
+  const fs::path file = out / base.file.filename();
+  for (const fs::path& read : files_of(base)) refuse_to_replace(file, read);
+  if (!network.from.teacher.empty()) {
+    for (const fs::path& read : files_of(parse_model_name(network.from.teacher))) refuse_to_replace(file, read);
+  }
+  return file;
+}
+
+void Student::check_save(const fs::path& out, bool merged) const {
+  for (const Network& network : networks_) {
+    if (!network.adapter || merged) model_file(network, out);
+  }
+}
+
 std::vector<fs::path> Student::save(const TrainingProgram& program, const fs::path& out, bool average,
                                     bool merged) const {
   std::vector<fs::path> paths;
@@ -416,9 +445,7 @@ std::vector<fs::path> Student::save(const TrainingProgram& program, const fs::pa
       paths.push_back(folder);
     }
     if (network.adapter && !merged) continue;
-    const ModelName base = parse_model_name(network.from.file);
-    const fs::path file = out / base.file.filename();
-    for (const fs::path& read : files_of(base)) refuse_to_replace(file, read);
+    const fs::path file = model_file(network, out);
     make_folders(out);
     save_onnx(trained_model(network, program, average), file);
     paths.push_back(file);

@@ -97,6 +97,9 @@ class Student {
   // Whether it has an input from this field of the samples.
   bool reads(const std::string& field) const { return inputs_.contains(field); }
 
+  // Fails (user) if save() would replace a model that is read: the student's, an adapter's of it, or a teacher's.
+  void check_save(const std::filesystem::path& out, bool merged) const;
+
   // What was trained, with the parameters or their moving average: an adapter in out/adapter, or for two networks in
   // out/adapter_<role>, in AdapterOptions::stored; in mode full, and with `merged`, models in out/<the file's name>.
   // Returns the paths.
@@ -120,10 +123,16 @@ class Student {
   };
 
   void add_network(const StudentNetwork& from, std::span<const Adapter> init, std::span<const Field> fields);
-  std::map<std::string, ValueId> inputs_of(const Graph& net, const std::string& file, ValueId vision,
+  // A vision network's output, from which the policy takes this frame's features; absent: the data set's are taken.
+  struct Vision {
+    ValueId output = {};
+    OutputSlices slices = {};
+    std::string file = {};
+  };
+  std::map<std::string, ValueId> inputs_of(const Graph& net, const std::string& file, const Vision& vision,
                                            std::span<const Field> fields);
-  void add_teacher(const StudentNetwork& from, const std::map<std::string, ValueId>& students,
-                   std::span<const Field> fields);
+  void add_teacher(const StudentNetwork& from, const StudentLayers& student, std::span<const Field> fields);
+  std::filesystem::path model_file(const Network& network, const std::filesystem::path& out) const;
   ValueId input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields);
   std::vector<Tensor> first_inputs(const Graph& net) const;
   void add_losses(std::span<const Field> fields);
@@ -140,7 +149,7 @@ class Student {
   Graph graph_;
   std::map<std::string, ValueId> inputs_;   // of graph_, by the data set's names
   std::map<std::string, ValueId> outputs_;  // by role, f32 [batch, width]
-  ValueId teachers_vision_;                 // of its vision, if it is there
+  Vision teachers_vision_;
   std::vector<LayerPair> pairs_;
   std::vector<Parameter> parameters_;
   std::vector<AdapterNorm> norms_;  // `a` and `b` are names of parameters_, `name` of a state

@@ -243,10 +243,10 @@ TEST_F(StudentTest, LayersAreComparedWithATeachers) {
                 *program.report(static_cast<size_t>(found - program.report_names().begin())).as<float>());
       return out;
     };
-    const auto [first, last] = losses(options, 60);
+    const auto [first, last] = losses(options, 40);
     EXPECT_GT(first, 0.01);
     EXPECT_LT(first, 1);
-    EXPECT_LT(last, 0.7 * first);
+    EXPECT_LT(last, 0.8 * first);
     // Of a student that is its teacher.
     StudentOptions same = options;
     for (size_t i = 0; i < teachers.size(); ++i) same.networks[i].file = teachers[i].file;
@@ -254,7 +254,6 @@ TEST_F(StudentTest, LayersAreComparedWithATeachers) {
     // Only the first layers', which have less noise.
     StudentOptions fewer = options;
     fewer.matched = ".*stem.*";
-    if (teachers.size() > 1) fewer.networks[1].teacher.clear();
     EXPECT_LT(losses(fewer, 1).first, 0.8 * first);
   }
 }
@@ -268,11 +267,22 @@ TEST_F(StudentTest, ATeacherWithOtherLayersIsRefused) {
   EXPECT_NE(refused().find("tiny_driving_vision.onnx: the samples have no field"), std::string::npos) << refused();
   options.networks[0].teacher = network("policy", "driving_policy").file;
   EXPECT_NE(refused().find("driving_policy.onnx: the layer"), std::string::npos) << refused();
+  options.networks[0].teacher = folder_ / "nothing.onnx";
+  EXPECT_NE(refused().find("nothing.onnx"), std::string::npos) << refused();
   options.networks[0].teacher = options.networks[0].file;
   options.matched = "nothing";
   EXPECT_NE(refused().find("no layer's path matches \"nothing\""), std::string::npos) << refused();
   options.matched = "(";
   EXPECT_NE(refused().find("not a regular expression"), std::string::npos) << refused();
+  // What is read is not replaced.
+  options = {.networks = {damaged(policy()[0], folder_ / "damaged", 0.1)}, .batch = 2};
+  options.adapter = {.kind = AdapterKind::lora, .rank = 1};
+  const Student student(options, samples.fields());
+  student.check_save(folder_ / "out", true);
+  student.check_save(folder_.path(), false);
+  for (const fs::path& out : {folder_.path(), folder_ / "damaged"}) {
+    EXPECT_NE(error_of([&] { student.check_save(out, true); }).find("tiny_driving_policy.onnx"), std::string::npos);
+  }
 }
 
 TEST_F(StudentTest, AllWeightsAreTrainedAndWrittenIntoTheModel) {

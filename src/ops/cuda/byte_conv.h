@@ -12,6 +12,7 @@ constexpr int byte_conv_unit(const ConvSizes& size) {
 }
 // The pixels of a block, by the depth: little of it is not shared between warps.
 constexpr int byte_conv_pixels(int k) { return k > 256 ? 32 : 256; }
+constexpr int64_t most_byte_conv_pixels(int k) { return int64_t{65535} * byte_conv_pixels(k); }  // of a launch
 // Of m pixels and n channels.
 KernelLaunch byte_conv_launch(int m, int n, int k);
 

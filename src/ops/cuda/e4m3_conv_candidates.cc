@@ -32,8 +32,9 @@ Acceptance accepts(const Problem& p) {
   for (const Shape* each : {&p.inputs[0].shape, &p.outputs[0].shape}) {
     if (Acceptance elements = takes_elements(*each); !elements) return elements;
   }
-  if (s.batch * s.window.out_size() > kMostByteRows) return "more pixels than a launch has blocks for";
   if (s.weights() == 0 || p.outputs[0].shape.elements() == 0) return "empty";
+  if (s.batch * s.window.out_size() > most_byte_conv_pixels(static_cast<int>(s.weights() / s.out_channels)))
+    return "more pixels than a launch has blocks for";
   return takes_epilogue(sparkpilot::Epilogue::of(p, s.out_channels));
 }
 
