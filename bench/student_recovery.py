@@ -84,8 +84,12 @@ class Recovery:
             rate = self.flags.full_rate if kind == "full" else self.flags.rate
             arguments = ["--supercombo", student, "--data", self.data, "--out", run, *how]
             arguments += ["--epochs", self.flags.epochs, "--rate", rate, "--warmup", "50", "--seed", seed]
-            # A damaged student is sure of what is wrong, and remembers what it sees itself.
-            arguments += ["--least-scale", "0.1", "--own-features", "--loss", "plan=2", "--loss", "pose=4"]
+            # A damaged student is sure of what is wrong, and remembers what it sees itself, which means nothing at first.
+            # The features' squares are 1e-5, beside sums of likelihoods of some thousands.
+            arguments += ["--least-scale", "0.1", "--own-features", "--teacher-features", "1"]
+            arguments += ["--loss", "plan=2", "--loss", "pose=4", "--features", "l2", "--loss", "hidden_state=3e6"]
+            if self.flags.match:
+                arguments += ["--teacher", self.teacher, "--match", self.flags.match, "--loss", "layers=3000"]
             arguments += ["--evaluate-every", self.flags.evaluate_every, "--threads", self.flags.threads, "--quiet"]
             arguments += ["--device", self.flags.device]
             self.program("train", *arguments)
@@ -113,9 +117,10 @@ def main() -> None:
     parser.add_argument("--teacher", default="models/demo_supercombo.onnx")
     parser.add_argument("--noise", type=float, default=0.2)
     parser.add_argument("--rank", type=int, default=8)
-    parser.add_argument("--roads", type=int, default=300)
+    parser.add_argument("--roads", type=int, default=600)
+    parser.add_argument("--match", default="vision.ground.*", help="layers compared with the teacher's, none if empty")
     parser.add_argument("--epochs", type=float, default=6)
-    parser.add_argument("--evaluate-every", type=int, default=338)
+    parser.add_argument("--evaluate-every", type=int, default=675)
     parser.add_argument("--rate", type=float, default=2e-3, help="of adapters")
     parser.add_argument("--full-rate", type=float, default=5e-4)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS))
