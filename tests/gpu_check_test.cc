@@ -21,7 +21,7 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
   EXPECT_EQ(files(), 1);
   EXPECT_GT(file["parts"]["ops"]["figures"]["ops"].size(), 2u);
   const Json& network = file["parts"]["networks"]["figures"]["networks"][0];
-  ASSERT_EQ(network["precisions"].size(), 3u);
+  ASSERT_EQ(network["precisions"].size(), 4u);
   for (const Json& precision : network["precisions"]) {
     EXPECT_EQ(precision["nodes_on_cpu"], Json::array());
     EXPECT_GT(precision["launches"], 5);
