@@ -35,7 +35,7 @@ std::map<std::string, double> loss_weights(const TrainFlags& flags) {
   return out;
 }
 
-// The file of the one network, or a folder with vision and policy.
+// The file of the one network, or a folder with driving models.
 void set_teachers(const fs::path& teacher, std::vector<train::StudentNetwork>& networks) {
   if (networks.size() == 1 && !fs::is_directory(parse_model_name(teacher).file)) {
     networks[0].teacher = teacher;
@@ -43,7 +43,10 @@ void set_teachers(const fs::path& teacher, std::vector<train::StudentNetwork>& n
   }
   const drive::ModelFiles files = drive::find_models(teacher);
   for (train::StudentNetwork& each : networks) {
-    each.teacher = each.role == "vision" ? files.vision : files.policy;
+    each.teacher = each.role == "vision"       ? files.vision
+                   : each.role == "policy"     ? files.policy
+                   : each.role == "supercombo" ? files.supercombo
+                                               : fs::path();
     if (each.teacher.empty()) fail("--teacher {}: holds no {} network", teacher.string(), each.role);
   }
 }
