@@ -52,12 +52,13 @@ const Node* dequantize(Edit& edit, ValueId value) {
   return without_zero(edit, edit.node(id)) ? &edit.node(id) : nullptr;
 }
 
-std::optional<SmallWeights> in_8_bits(Edit& edit, const Node& node, int column_axis) {
+// Weights of `rank` axes, with a scale for each index of one of them.
+std::optional<SmallWeights> in_8_bits(Edit& edit, const Node& node, int scaled_axis, int rank = 2) {
   const Tensor* codes = e4m3(edit, node.inputs[0]);
   const Tensor* scales = edit.constant(node.inputs[1]);
-  if (!codes || codes->shape().rank() != 2 || !scales_fit(scales) || node.attrs.integer("block_size", 0) != 0)
+  if (!codes || codes->shape().rank() != rank || !scales_fit(scales) || node.attrs.integer("block_size", 0) != 0)
     return {};
-  if (scales->elements() > 1 && normalize_axis(node.attrs.integer("axis", 1), 2) != column_axis) return {};
+  if (scales->elements() > 1 && normalize_axis(node.attrs.integer("axis", 1), rank) != scaled_axis) return {};
   return SmallWeights{node.inputs[0], node.inputs[1], {}};
 }
 
@@ -217,12 +218,19 @@ std::optional<Tensor> scales_of_both(const Tensor* scale, const Tensor* step) {
   return both;
 }
 
+// What gives the value of codes of E4M3, with one step for all; null if it is made otherwise.
+const Node* coded_activations(Edit& edit, ValueId value) {
+  const Node* node = dequantize(edit, value);
+  const bool coded =
+      node && node->attrs.integer("block_size", 0) == 0 && edit.dtype(node->inputs[0]) == DType::f8e4m3fn;
+  return coded ? node : nullptr;
+}
+
 bool read_e4m3(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
-  const Node* activations = dequantize(edit, node.inputs[0]);
-  if (!activations || activations->attrs.integer("block_size", 0) != 0) return false;
+  const Node* activations = coded_activations(edit, node.inputs[0]);
+  if (!activations) return false;
   const ValueId codes = activations->inputs[0];
-  if (edit.dtype(codes) != DType::f8e4m3fn) return false;
   std::optional<Tensor> both = scales_of_both(edit.constant(node.inputs[2]), edit.constant(activations->inputs[1]));
   if (!both) return false;
   edit.set_input(id, 2, edit.graph().add_constant(std::move(*both), edit.graph().value(node.inputs[2]).name));
@@ -238,27 +246,22 @@ bool read_coded_image(Edit& edit, NodeId id) {
   const Node node = edit.node(id);
   if (!is_op(node, "Conv") || node.attrs.integer("group", 1) != 1) return false;
   if (!edit.known(node.inputs[0]) || !edit.known(node.outputs[0])) return false;
-  if (const int rank = edit.shape(node.inputs[0]).rank(); rank < 3 || rank > 4) return false;
+  const int rank = edit.shape(node.inputs[0]).rank();
   const Shape& y = edit.shape(node.outputs[0]);
-  if (y.elements() == 0 || y.elements() / y[1] > kMostCodedPixels) return false;
-  const Node *image = dequantize(edit, node.inputs[0]), *weights = dequantize(edit, node.inputs[1]);
-  if (!image || !weights || edit.dtype(image->inputs[0]) != DType::f8e4m3fn) return false;
-  const Tensor* codes = e4m3(edit, weights->inputs[0]);
-  const Tensor* scales = edit.constant(weights->inputs[1]);
-  if (!codes || !scales || codes->elements() == 0) return false;
-  for (const Node* each : {image, weights}) {
-    if (each->attrs.integer("block_size", 0) != 0) return false;
-  }
-  if (scales->elements() > 1 && normalize_axis(weights->attrs.integer("axis", 1), codes->shape().rank()) != 0)
-    return false;
-  const bool has_bias = node.inputs.size() > 2 && node.inputs[2].present();
-  if (has_bias && !edit.constant(node.inputs[2])) return false;
-  std::optional<Tensor> both = scales_of_both(scales, edit.constant(image->inputs[1]));
+  if (rank < 3 || rank > 4 || y.elements() == 0 || y.elements() / y[1] > kMostCodedPixels) return false;
+  const Node *image = coded_activations(edit, node.inputs[0]), *weights = dequantize(edit, node.inputs[1]);
+  if (!image || !weights) return false;
+  const std::optional<SmallWeights> small = in_8_bits(edit, *weights, 0, rank);
+  if (!small) return false;
+  const ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : ValueId{};
+  if (bias.present() && !edit.constant(bias)) return false;
+  std::optional<Tensor> both = scales_of_both(edit.constant(small->scale), edit.constant(image->inputs[1]));
   if (!both) return false;
   if (both->elements() == 1) both = both->reshaped(Shape{1});
-  std::vector<ValueId> inputs{image->inputs[0], weights->inputs[0], {}, has_bias ? node.inputs[2] : ValueId{}};
-  inputs[2] = edit.graph().add_constant(std::move(*both), edit.graph().value(weights->inputs[1]).name);
-  edit.replace(node.outputs[0], edit.make(id, "sparkpilot::ScaledConv", std::move(inputs), node.attrs));
+  const ValueId codes = image->inputs[0];
+  const ValueId scale = edit.graph().add_constant(std::move(*both), edit.graph().value(small->scale).name);
+  edit.replace(node.outputs[0],
+               edit.make(id, "sparkpilot::ScaledConv", {codes, small->codes, scale, bias}, node.attrs));
   return true;
 }
 

@@ -4,12 +4,12 @@
 // channels first and only the output has channels last. With `x_cast`, a type of ONNX's, X is u8 or f32 and is rounded
 // to that type first.
 #include "ops/axes.h"
+#include "ops/conv/epilogue_conv.h"
 #include "ops/cpu/composed.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/conv/conv_simd.h"
 #include "ops/cpu/gemm/gemm_dot.h"
 #include "ops/cpu/onednn/conv_onednn.h"
-#include "ops/cpu/vector/epilogue_store.h"
 #include "ops/cuda/conv_candidates.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/layout.h"
@@ -29,28 +29,13 @@ DType image_dtype(const Attributes& attrs, DType x) {
   return *to;
 }
 
-bool channels_last(const Attributes& attrs) { return attrs.integer("channels_last", 0) != 0; }
-
-struct ReferenceState : KernelState {
-  ConvShape shape;
-  Epilogue epilogue;
-  int64_t values_offset = 0;  // in the workspace, after the weights as doubles
-};
-
-std::unique_ptr<KernelState> prepare(const Problem& p) {
-  auto state = std::make_unique<ReferenceState>();
-  state->shape = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs()));
-  state->epilogue = Epilogue::of(p, state->shape.out_channels);
-  state->values_offset = (state->shape.weights() * static_cast<int64_t>(sizeof(double)) + 63) / 64 * 64;
-  state->workspace = state->values_offset + epilogue_store_bytes(p.outputs[0].dtype, p.outputs[0].shape.elements());
-  return state;
-}
+std::unique_ptr<KernelState> prepare(const Problem& p) { return std::make_unique<EpilogueConvState>(p); }
 
 void run(const Call& c) {
-  const auto& state = c.as<ReferenceState>();
+  const auto& state = c.as<EpilogueConvState>();
   const ConvShape& s = state.shape;
-  auto* weights = reinterpret_cast<double*>(c.workspace);
-  float* values = epilogue_values(c, c.workspace + state.values_offset);
+  double* const weights = state.weights(c);
+  float* const values = state.values(c);
   dispatch(ImageTypes{}, c.inputs[1].dtype,
            [&]<typename W>() { std::copy_n(c.inputs[1].as<W>(), s.weights(), weights); });
   const DType dtype = image_dtype(c.attrs(), c.inputs[0].dtype);
@@ -68,12 +53,11 @@ void run(const Call& c) {
           values[at] = static_cast<float>(sum);
         });
   });
-  if (s.channels_last) store_rows(c, state.epilogue, values, s.batch * s.window.out_size(), s.out_channels);
-  else store_planes(c, state.epilogue, values, s.batch, s.out_channels, s.window.out_size());
+  state.store(c, values);
 }
 
 void infer(InferContext& c) {
-  const ConvShape s = conv_shape(c.attrs, c.shape(0), c.shape(1), channels_last(c.attrs));
+  const ConvShape s = conv_shape(c.attrs, c.shape(0), c.shape(1), has_channels_last(c.attrs));
   const DType x = image_dtype(c.attrs, c.dtype(0));
   if (!contains(ImageTypes{}, x)) fail("input is {}, expected f32, f16 or bf16", name(x));
   if (c.dtype(1) != x && !(x == DType::f32 && contains(ImageTypes{}, c.dtype(1)))) {
@@ -89,7 +73,7 @@ void infer(InferContext& c) {
 std::vector<ValueId> expand(ExpandContext& e) {
   Builder& b = e.b;
   const DType dtype = image_dtype(e.node.attrs, b.dtype(e.in(0)));
-  const bool last = channels_last(e.node.attrs);
+  const bool last = has_channels_last(e.node.attrs);
   Attributes attrs = e.node.attrs;
   attrs.erase("channels_last");
   attrs.erase("x_channels_first");
@@ -137,11 +121,8 @@ Acceptance of_one_type(const Problem& p) {
   return kAccepts(p);
 }
 
-ConvShape shape_of(const Problem& p) {
-  return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs()));
-}
-double cost(const Problem& p) { return shape_of(p).flops(); }
-double needed(const Problem& p) { return shape_of(p).needed(); }
+double cost(const Problem& p) { return epilogue_conv_shape(p).flops(); }
+double needed(const Problem& p) { return epilogue_conv_shape(p).needed(); }
 
 using Ints = std::vector<int64_t>;
 using Texts = std::vector<std::string>;

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "ops/axes.h"
+#include "ops/conv/epilogue_conv.h"
 #include "ops/cpu/composed.h"
 #include "ops/cpu/conv/conv_loop.h"
-#include "ops/cpu/vector/epilogue_store.h"
 #include "ops/cuda/e4m3_conv_candidates.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
@@ -21,12 +21,6 @@ using In = cuda::ScaledConvInputs;
 using ResultTypes = TypeList<float, Half, BFloat16>;
 constexpr DType kCodes = DType::f8e4m3fn;
 
-bool channels_last(const Attributes& attrs) { return attrs.integer("channels_last", 0) != 0; }
-
-ConvShape shape_of(const Problem& p) {
-  return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs()));
-}
-
 DType output_dtype(const Attributes& attrs) {
   const std::optional<DType> dtype = dtype_from_onnx(attrs.integer("output_dtype", onnx_code(DType::f32)));
   if (!dtype || !contains(ResultTypes{}, *dtype))
@@ -34,28 +28,15 @@ DType output_dtype(const Attributes& attrs) {
   return *dtype;
 }
 
-struct ReferenceState : KernelState {
-  ConvShape shape;
-  Epilogue epilogue;
-  int64_t values_offset = 0;  // in the workspace, after the weights as doubles
-};
-
-std::unique_ptr<KernelState> prepare(const Problem& p) {
-  auto state = std::make_unique<ReferenceState>();
-  state->shape = shape_of(p);
-  state->epilogue = Epilogue::of(p, state->shape.out_channels);
-  state->values_offset = (state->shape.weights() * static_cast<int64_t>(sizeof(double)) + 63) / 64 * 64;
-  state->workspace = state->values_offset + epilogue_store_bytes(p.outputs[0].dtype, p.outputs[0].shape.elements());
-  return state;
-}
+std::unique_ptr<KernelState> prepare(const Problem& p) { return std::make_unique<EpilogueConvState>(p); }
 
 void run(const Call& c) {
-  const auto& state = c.as<ReferenceState>();
+  const auto& state = c.as<EpilogueConvState>();
   const ConvShape& s = state.shape;
-  auto* weights = reinterpret_cast<double*>(c.workspace);
+  double* const weights = state.weights(c);
   for (int64_t i = 0; i < s.weights(); ++i) weights[i] = load_element(kCodes, c.inputs[In::kCodes].data, i);
   const ConstView& scale = c.inputs[In::kScale];
-  float* values = epilogue_values(c, c.workspace + state.values_offset);
+  float* const values = state.values(c);
   convolve(
       s, weights, [&](int64_t at) { return load_element(kCodes, c.inputs[0].data, at); },
       [&](int64_t at, int64_t channel, double sum) {
@@ -63,12 +44,11 @@ void run(const Call& c) {
         if (c.has(In::kBias)) sum += load_element(c.inputs[In::kBias].dtype, c.inputs[In::kBias].data, channel);
         values[at] = static_cast<float>(sum);
       });
-  if (s.channels_last) store_rows(c, state.epilogue, values, s.batch * s.window.out_size(), s.out_channels);
-  else store_planes(c, state.epilogue, values, s.batch, s.out_channels, s.window.out_size());
+  state.store(c, values);
 }
 
 void infer(InferContext& c) {
-  const ConvShape s = conv_shape(c.attrs, c.shape(0), c.shape(1), channels_last(c.attrs));
+  const ConvShape s = conv_shape(c.attrs, c.shape(0), c.shape(1), has_channels_last(c.attrs));
   for (const int i : {In::kImage, In::kCodes}) {
     if (c.dtype(i) != kCodes)
       fail("{} is {}, expected f8e4m3fn", i == In::kImage ? "the image" : "weight", name(c.dtype(i)));
@@ -163,8 +143,8 @@ const OpDef kOps[] = {{.name = "ScaledConv",
                        .cpu = kCpu,
                        .cuda = cuda::kScaledConv,
                        .expand = expand,
-                       .cost = [](const Problem& p) { return shape_of(p).flops(); },
-                       .needed = [](const Problem& p) { return shape_of(p).needed(); },
+                       .cost = [](const Problem& p) { return epilogue_conv_shape(p).flops(); },
+                       .needed = [](const Problem& p) { return epilogue_conv_shape(p).needed(); },
                        .cases = cases}};
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "ops/cuda/e4m3_conv.h"
 #include "ops/cuda/e4m3_gemm.h"
 #include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/product_weights.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::cuda {
@@ -48,10 +49,8 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
       byte_conv_rows(s, static_cast<const uint8_t*>(p.constants[In::kCodes].raw()), to.code_bytes);
   state->codes = p.gpu->upload(rows.data(), static_cast<int64_t>(rows.size()));
   to.codes = reinterpret_cast<const uint8_t*>(state->codes->data());
-  const std::span<const float> scale = p.constants[In::kScale].data<float>();
-  std::vector<float> numbers(static_cast<size_t>(s.out_channels));
-  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = scale[scale.size() > 1 ? i : 0] * e4m3_gemm_factor(decoded);
-  state->scales = p.gpu->upload(numbers.data(), s.out_channels * 4);
+  state->scales =
+      upload_scales(*p.gpu, p.constants[In::kScale].data<float>(), s.out_channels, e4m3_gemm_factor(decoded));
   to.scales = reinterpret_cast<const float*>(state->scales->data());
   if (p.has(In::kBias)) {
     const Tensor bias = convert(p.constants[In::kBias], DType::f32);

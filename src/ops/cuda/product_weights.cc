@@ -38,4 +38,10 @@ std::shared_ptr<Buffer> upload_byte_rows(GpuDevice& gpu, const uint8_t* weights,
   return gpu.upload(rows.data(), static_cast<int64_t>(rows.size()));
 }
 
+std::shared_ptr<Buffer> upload_scales(GpuDevice& gpu, std::span<const float> scale, int64_t n, float factor) {
+  std::vector<float> all(static_cast<size_t>(n));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = scale[scale.size() > 1 ? i : 0] * factor;
+  return gpu.upload(all.data(), n * 4);
+}
+
 }  // namespace sparkpilot::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "ops/cpu/onednn/gemm_onednn.h"
 #include "tensor/gpu.h"
@@ -18,5 +19,8 @@ PackedWeights pack_weights(GpuDevice& gpu, const Tensor& weights, const GemmArgs
 
 // Weights of one byte each: rows of n, padded with zeros to byte_gemm_depth() (byte_gemm.h).
 std::shared_ptr<Buffer> upload_byte_rows(GpuDevice& gpu, const uint8_t* weights, const MatMulShape& shape);
+
+// The scales of n columns, times `factor`; `scale` has n of them or one for all.
+std::shared_ptr<Buffer> upload_scales(GpuDevice& gpu, std::span<const float> scale, int64_t n, float factor);
 
 }  // namespace sparkpilot::cuda

@@ -38,10 +38,7 @@ struct ProductState : KernelState {
   void set(const Problem& p, const GemmArgs& args, float factor) {
     const MatMulShape& s = args.shape;
     epilogue = args.epilogue;
-    const std::span<const float> scale = p.constants[In::kScale].data<float>();
-    std::vector<float> all(static_cast<size_t>(s.n));
-    for (size_t i = 0; i < all.size(); ++i) all[i] = scale[scale.size() > 1 ? i : 0] * factor;
-    scales = p.gpu->upload(all.data(), s.n * 4);
+    scales = upload_scales(*p.gpu, p.constants[In::kScale].data<float>(), s.n, factor);
     arguments.scales = reinterpret_cast<const float*>(scales->data());
     consumed |= uint64_t{1} << In::kCodes | uint64_t{1} << In::kScale | uint64_t{1} << In::kBlockScales;
     if (args.c >= 0 && p.is_constant(static_cast<size_t>(args.c))) {
