@@ -21,13 +21,24 @@ namespace {  // the names are this file's own, in every target
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(HWY_LANES(float));
-constexpr int kVectors = 2;  // side by side in a tile
-// Queries per tile: as many sums as leave registers for the operands.
-#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
-constexpr int kMaxRows = 4;
+// Vectors side by side in a tile, and queries: as many sums as leave registers for the operands.
+#if SPARKPILOT_NEON
+constexpr int kVectors = 4, kMaxRows = 6;
+#elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
+constexpr int kVectors = 2, kMaxRows = 4;
 #else
-constexpr int kMaxRows = 8;
+constexpr int kVectors = 2, kMaxRows = 8;
 #endif
+
+// Calls fn.operator()<vectors>(column) for the tiles of columns [begin, end). `begin` is a multiple of a tile's
+// columns, so a tile ends at or before the next whole line.
+template <typename Fn>
+HWY_INLINE void for_columns(int64_t begin, int64_t end, const Fn& fn) {
+  int64_t j = begin;
+  for (; j + kVectors / 2 * kLanes < end; j += kVectors * kLanes) fn.template operator()<kVectors>(j);
+  if (j + kLanes < end) fn.template operator()<std::max(2, kVectors / 2)>(j);
+  else if (j < end) fn.template operator()<1>(j);
+}
 
 // Calls fn.operator()<height>(first row) for tiles of nearly equal height.
 template <typename Fn>
@@ -54,16 +65,23 @@ struct Tile {
   V sums[kRows][kVecs];
   HWY_INLINE Tile() {}  // explicit, or g++ for Arm builds it without the target's instructions
 
-#if SPARKPILOT_BY_LANE
+#if SPARKPILOT_NEON
   template <int kLane>
   static HWY_INLINE void lane_step(const V (&factors)[kRows], const float*& b, int64_t b_step, V (&to)[kRows][kVecs]) {
-    V row[kVecs];
-    each<kVecs>([&]<int j>() __attribute__((always_inline)) { row[j] = hn::LoadU(D(), b + j * kLanes); });
-    each<kVecs>([&]<int j>() __attribute__((always_inline)) {
-      each<kRows>([&]<int r>()
-                      __attribute__((always_inline)) { to[r][j] = mul_add_lane<kLane>(factors[r], row[j], to[r][j]); });
+    // A pair of loads is one instruction, and more would take registers from sums.
+    constexpr int kAtOnce = std::min(2, kVecs);
+    each<kVecs / kAtOnce>([&]<int pair>() __attribute__((always_inline)) {
+      V row[kAtOnce];
+      each<kAtOnce>([&]<int j>()
+                        __attribute__((always_inline)) { row[j] = hn::LoadU(D(), b + (pair * kAtOnce + j) * kLanes); });
+      each<kRows * kAtOnce>([&]<int i>() __attribute__((always_inline)) {
+        constexpr int j = i / kRows, r = i % kRows;
+        V& sum = to[r][pair * kAtOnce + j];
+        sum = mul_add_lane<kLane>(factors[r], row[j], sum);
+      });
     });
     b += b_step;
+    asm("" : "+r"(b));  // or g++ keeps four addresses instead of one, for which pairs of loads have no form
   }
   HWY_INLINE void multiply(const float* x, int64_t x_step, const float* b, int64_t b_step, int64_t depth) {
     const D d;
@@ -162,22 +180,21 @@ HWY_NOINLINE void score_tile(const HeadRows& q, int64_t row, const float* keys, 
   const D d;
   Tile<kRows, kVecs> tile;
   tile.multiply(q.data + row * q.step, q.step, keys, stride, size);
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kVecs; ++j) {
+  each<kRows>([&]<int r>() __attribute__((always_inline)) {
+    each<kVecs>([&]<int j>() __attribute__((always_inline)) {
       hn::StoreU(hn::Mul(tile.sums[r][j], hn::Set(d, scale)), d, to + r * stride + j * kLanes);
-    }
-  }
+    });
+  });
 }
 
 void Scores(const AttentionBlock& b, const HeadRows& q, const float* keys, int64_t size, float scale) {
   for_tiles(b.rows, [&]<int kRows>(int64_t row) {
     const KeyRange seen = seen_by(b.seen + row, kRows);
     float* to = b.scores + row * b.stride;
-    int64_t j = seen.first / kLanes * kLanes;
-    for (; j + kLanes < seen.last; j += kVectors * kLanes) {
-      score_tile<kRows, kVectors>(q, row, keys + j, b.stride, size, scale, to + j);
-    }
-    if (j < seen.last) score_tile<kRows, 1>(q, row, keys + j, b.stride, size, scale, to + j);
+    constexpr int64_t kColumns = SPARKPILOT_NEON ? kVectors * kLanes : kLanes;
+    for_columns(seen.first / kColumns * kColumns, seen.last, [&]<int kVecs>(int64_t j) {
+      score_tile<kRows, kVecs>(q, row, keys + j, b.stride, size, scale, to + j);
+    });
   });
 }
 
@@ -307,15 +324,17 @@ HWY_NOINLINE void value_tile(const float* weights, int64_t stride, const float* 
   const D d;
   Tile<kRows, kVecs> tile;
   tile.multiply(weights, stride, v, v_step, keys);
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kVecs; ++j) {
-      const V result = hn::Mul(tile.sums[r][j], hn::Set(d, inverse[r]));
+  const bool whole = columns >= kVecs * kLanes;
+  each<kRows>([&]<int r>() __attribute__((always_inline)) {
+    const V factor = hn::Set(d, inverse[r]);
+    each<kVecs>([&]<int j>() __attribute__((always_inline)) {
+      const V result = hn::Mul(tile.sums[r][j], factor);
       const int64_t left = columns - j * kLanes;
       float* to = y + r * y_step + j * kLanes;
-      if (left >= kLanes) hn::StoreU(result, d, to);
-      else store_first(d, result, to, static_cast<size_t>(left));
-    }
-  }
+      if (whole || left >= kLanes) hn::StoreU(result, d, to);
+      else if (left > 0) store_first(d, result, to, static_cast<size_t>(left));
+    });
+  });
 }
 
 void Values(const AttentionBlock& b, const HeadRows& v, int64_t size, const float* inverse, float* y, int64_t y_step) {
@@ -324,20 +343,16 @@ void Values(const AttentionBlock& b, const HeadRows& v, int64_t size, const floa
     const float *weights = b.scores + row * b.stride + seen.first, *rows = v.data + seen.first * v.step;
     float* to = y + row * y_step;
     const int64_t keys = seen.last - seen.first;
-    int64_t j = 0;
-    for (; j + kLanes < size; j += kVectors * kLanes) {
-      value_tile<kRows, kVectors>(weights, b.stride, rows + j, v.step, keys, inverse + row, to + j, y_step, size - j);
-    }
-    if (j < size)
-      value_tile<kRows, 1>(weights, b.stride, rows + j, v.step, keys, inverse + row, to + j, y_step, size - j);
+    for_columns(0, size, [&]<int kVecs>(int64_t j) {
+      value_tile<kRows, kVecs>(weights, b.stride, rows + j, v.step, keys, inverse + row, to + j, y_step, size - j);
+    });
   });
 }
 
 void Widen(const ConstView& x, int64_t at, int64_t x_step, int64_t rows, int64_t size, float* to, int64_t step) {
   dispatch(TypeList<float, Half, BFloat16>{}, x.dtype, [&]<typename T>() {
     // Without hardware conversion of halves, Highway's code turns NaN and infinity into numbers.
-    constexpr bool kExact = !std::is_same_v<T, Half> || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) ||
-                            (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON);
+    constexpr bool kExact = !std::is_same_v<T, Half> || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || SPARKPILOT_NEON;
     const int64_t whole = kExact ? size / kLanes * kLanes : 0;
     const T* from = x.as<T>() + at;
     for (int64_t i = 0; i < rows; ++i, from += x_step, to += step) {

@@ -7,16 +7,9 @@
 #define SPARKPILOT_BY_LANE_INL_H_
 #endif
 
-#include "hwy/highway.h"
+#include "ops/cpu/neon-inl.h"
 
-#undef SPARKPILOT_BY_LANE
-#if HWY_ARCH_ARM_A64 && (HWY_TARGET == HWY_NEON || (defined(HWY_ALL_NEON) && (HWY_TARGET & HWY_ALL_NEON) != 0))
-#define SPARKPILOT_BY_LANE 1
-#else
-#define SPARKPILOT_BY_LANE 0
-#endif
-
-#if SPARKPILOT_BY_LANE
+#if SPARKPILOT_NEON
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
 namespace HWY_NAMESPACE {

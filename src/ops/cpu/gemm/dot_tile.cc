@@ -39,7 +39,7 @@ struct Tile {
 #if defined(__x86_64__)
 
 #define SPARKPILOT_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
-constexpr int kMaxRows = 10;
+constexpr int kMaxRows = 10, kRowsAtOnce = 1;
 
 // Few rows use several panels at once: an addition to a sum waits six cycles for the previous one.
 constexpr int panels_at_once(int rows) { return rows <= 3 ? 4 : rows <= 6 ? 2 : 1; }
@@ -128,7 +128,7 @@ SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
 #elif defined(SPARKPILOT_BFMMLA)
 
 #define SPARKPILOT_DOT __attribute__((target("arch=armv8.2-a+bf16")))
-constexpr int kMaxRows = 8;
+constexpr int kMaxRows = 12, kRowsAtOnce = 2;
 constexpr int panels_at_once(int) { return 1; }
 
 SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load(const BFloat16* from) {
@@ -143,6 +143,7 @@ SPARKPILOT_DOT void pack_rows(const BFloat16* a, int64_t lda, int rows, int64_t 
     const BFloat16 *first = a + 2 * r * lda, *second = a + std::min(2 * r + 1, rows - 1) * lda;
     BFloat16* at = to;
     int64_t p = 0;
+    HWY_UNROLL(4)
     for (; p + 8 <= depth; p += 8, at += 16 * pairs) {
       const auto x = reinterpret_cast<uint64x2_t>(load(first + p)), y = reinterpret_cast<uint64x2_t>(load(second + p));
       vst1q_u64(reinterpret_cast<uint64_t*>(at), vzip1q_u64(x, y));
@@ -157,12 +158,30 @@ SPARKPILOT_DOT void pack_rows(const BFloat16* a, int64_t lda, int rows, int64_t 
   }
 }
 
+// Two rows of sums as the instruction leaves them, [row, column] of two, are four columns of each row.
+SPARKPILOT_DOT HWY_INLINE float32x4_t of_row(int row, float32x4_t one, float32x4_t two) {
+  const auto x = reinterpret_cast<float64x2_t>(one), y = reinterpret_cast<float64x2_t>(two);
+  return reinterpret_cast<float32x4_t>(row % 2 == 0 ? vzip1q_f64(x, y) : vzip2q_f64(x, y));
+}
+
+// Eight columns of a row, of which `left` exist.
+SPARKPILOT_DOT HWY_INLINE void store_rounded(float32x4_t low, float32x4_t high, int64_t left, BFloat16* to) {
+  const uint16x8_t bits = vreinterpretq_u16_bf16(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(low), high));
+  if (left >= 8) {
+    vst1q_u16(reinterpret_cast<uint16_t*>(to), bits);
+  } else if (left > 0) {
+    uint16_t some[8];
+    vst1q_u16(some, bits);
+    std::memcpy(to, some, static_cast<size_t>(2 * left));
+  }
+}
+
 // An instruction multiplies two rows by two columns, four deep. So many columns of a panel, from `column` on.
 template <int kRows, int kColumns>
 SPARKPILOT_DOT HWY_INLINE void columns_of(const Tile& t, int64_t column) {
   constexpr int kPairs = (kRows + 1) / 2, kVectors = kColumns / 2;
   float32x4_t sums[kPairs][kVectors];
-  HWY_UNROLL(8)
+  HWY_UNROLL(16)
   for (int j = 0; j < kVectors; ++j) {
     const float32x2_t bias = t.bias ? vld1_f32(t.bias + column + 2 * j) : vdup_n_f32(0);
     HWY_UNROLL(8)
@@ -170,52 +189,81 @@ SPARKPILOT_DOT HWY_INLINE void columns_of(const Tile& t, int64_t column) {
   }
   const BFloat16 *a = t.a, *b = t.b + column * 4;
   const int64_t groups = (t.depth + 3) / 4;
-  HWY_UNROLL(2)
+  HWY_UNROLL(4)
   for (int64_t g = 0; g < groups; ++g, a += 8 * kPairs, b += 4 * kPanel) {
-    bfloat16x8_t x[kPairs];
-    HWY_UNROLL(8)
-    for (int r = 0; r < kPairs; ++r) x[r] = load(a + 8 * r);
-    HWY_UNROLL(8)
-    for (int j = 0; j < kVectors; j += 2) {  // a pair of loads is one instruction
-      const bfloat16x8_t weights = load(b + 8 * j), next = load(b + 8 * (j + 1));
+    // The shorter side of the tile stays in registers, the other comes in pairs, which are one instruction to load.
+    if constexpr (kPairs >= kVectors) {
+      bfloat16x8_t weights[kVectors];
+      HWY_UNROLL(4)
+      for (int j = 0; j < kVectors; ++j) weights[j] = load(b + 8 * j);
+      HWY_UNROLL(4)
+      for (int r = 0; r < kPairs; r += 2) {
+        const bfloat16x8_t x = load(a + 8 * r), next = r + 1 < kPairs ? load(a + 8 * (r + 1)) : x;
+        HWY_UNROLL(4)
+        for (int j = 0; j < kVectors; ++j) sums[r][j] = vbfmmlaq_f32(sums[r][j], x, weights[j]);
+        HWY_UNROLL(4)
+        for (int j = 0; j < kVectors && r + 1 < kPairs; ++j) {
+          sums[r + 1][j] = vbfmmlaq_f32(sums[r + 1][j], next, weights[j]);
+        }
+      }
+    } else {
+      bfloat16x8_t x[kPairs];
+      HWY_UNROLL(4)
+      for (int r = 0; r < kPairs; ++r) x[r] = load(a + 8 * r);
       HWY_UNROLL(8)
-      for (int r = 0; r < kPairs; ++r) sums[r][j] = vbfmmlaq_f32(sums[r][j], x[r], weights);
-      HWY_UNROLL(8)
-      for (int r = 0; r < kPairs; ++r) sums[r][j + 1] = vbfmmlaq_f32(sums[r][j + 1], x[r], next);
+      for (int j = 0; j < kVectors; j += 2) {
+        const bfloat16x8_t weights = load(b + 8 * j), next = load(b + 8 * (j + 1));
+        HWY_UNROLL(4)
+        for (int r = 0; r < kPairs; ++r) sums[r][j] = vbfmmlaq_f32(sums[r][j], x[r], weights);
+        HWY_UNROLL(4)
+        for (int r = 0; r < kPairs; ++r) sums[r][j + 1] = vbfmmlaq_f32(sums[r][j + 1], x[r], next);
+      }
     }
   }
-  const float32x4_t low = vdupq_n_f32(t.low), high = vdupq_n_f32(t.high);
-  HWY_UNROLL(8)
-  for (int r = 0; r < kRows; ++r) {
+  if (t.low > -kInfinity || t.high < kInfinity) {  // NEON's minimum and maximum keep NaN
+    const float32x4_t low = vdupq_n_f32(t.low), high = vdupq_n_f32(t.high);
     HWY_UNROLL(8)
-    for (int j = 0; j < kVectors; j += 2) {  // NEON's minimum and maximum keep NaN
-      const float32x4_t one = sums[r / 2][j], two = sums[r / 2][j + 1];
-      const float32x4_t sum = r % 2 == 0 ? vcombine_f32(vget_low_f32(one), vget_low_f32(two))
-                                         : vcombine_f32(vget_high_f32(one), vget_high_f32(two));
-      const float32x4_t result = vmaxq_f32(low, vminq_f32(high, sum));
-      const int64_t at = r * t.stride + column + 2 * j, left = t.columns - column - 2 * j;
-      if (!t.rounded) {
-        vst1q_f32(t.y + at, result);
-        continue;
-      }
-      const uint16x4_t bits = vreinterpret_u16_bf16(vcvt_bf16_f32(result));
-      if (left >= 4) {
-        vst1_u16(reinterpret_cast<uint16_t*>(t.rounded + at), bits);
-      } else if (left > 0) {
-        uint16_t some[4];
-        vst1_u16(some, bits);
-        std::memcpy(t.rounded + at, some, static_cast<size_t>(2 * left));
+    for (int r = 0; r < kPairs; ++r) {
+      HWY_UNROLL(16)
+      for (int j = 0; j < kVectors; ++j) sums[r][j] = vmaxq_f32(low, vminq_f32(high, sums[r][j]));
+    }
+  }
+  const int64_t left = t.columns - column;
+  // Calls store(row, column, four columns of the row, the next four).
+  const auto each_eight = [&](const auto& store) __attribute__((always_inline)) SPARKPILOT_DOT {
+    HWY_UNROLL(16)
+    for (int r = 0; r < kRows; ++r) {
+      HWY_UNROLL(4)
+      for (int j = 0; j < kVectors; j += 4) {
+        store(r, 2 * j, of_row(r, sums[r / 2][j], sums[r / 2][j + 1]),
+              of_row(r, sums[r / 2][j + 2], sums[r / 2][j + 3]));
       }
     }
+  };
+  if (!t.rounded) {
+    float* y = t.y + column;
+    each_eight([&](int r, int j, float32x4_t low, float32x4_t high) __attribute__((always_inline)) SPARKPILOT_DOT {
+      vst1q_f32(y + r * t.stride + j, low);
+      vst1q_f32(y + r * t.stride + j + 4, high);
+    });
+  } else if (left >= kColumns) {
+    BFloat16* y = t.rounded + column;
+    each_eight([&](int r, int j, float32x4_t low, float32x4_t high) __attribute__((always_inline))
+               SPARKPILOT_DOT { store_rounded(low, high, 8, y + r * t.stride + j); });
+  } else {
+    BFloat16* y = t.rounded + column;
+    each_eight([&](int r, int j, float32x4_t low, float32x4_t high) __attribute__((always_inline))
+               SPARKPILOT_DOT { store_rounded(low, high, left - j, y + r * t.stride + j); });
   }
 }
 
 template <int kRows, int kPanels>
 SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
-  static_assert(kPanels == 1 && kPanel == 12 + 12 + 8);
-  columns_of<kRows, 12>(t, 0);
-  columns_of<kRows, 12>(t, 12);
-  columns_of<kRows, 8>(t, 24);
+  static_assert(kPanels == 1);
+  // As many columns at once as keep sums, rows and weights in registers.
+  constexpr int kPairs = (kRows + 1) / 2, kColumns = kPairs == 1 ? 32 : kPairs <= 3 ? 16 : 8;
+  static_assert(kPanel % kColumns == 0);
+  for (int64_t column = 0; column < kPanel; column += kColumns) columns_of<kRows, kColumns>(t, column);
 }
 
 #endif
@@ -290,11 +338,12 @@ void multiply_dots(const DotMatrix& b, const DotPiece& piece) {
   constexpr int64_t kAtOnce = 4;  // panels for which all rows are processed before the next ones
   const int64_t panel_size = b.data.shape()[1] * b.data.shape()[2] * b.data.shape()[3];
   const BFloat16* data = b.data.data<BFloat16>().data();
-  // Calls fn(row, height) for tiles of nearly equal height.
+  // Calls fn(row, height) for tiles of nearly equal height, of whole pairs of rows where an instruction takes two.
   const auto each_tile = [&](const auto& fn) {
     for (int64_t row = 0; row < piece.rows;) {
-      const int64_t left = piece.rows - row, tiles = (left + kMaxRows - 1) / kMaxRows;
-      const auto height = static_cast<int>((left + tiles - 1) / tiles);
+      const int64_t left = piece.rows - row, tiles = (left + kMaxRows - 1) / kMaxRows,
+                    least = (left + tiles - 1) / tiles;
+      const auto height = static_cast<int>(std::min(left, (least + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce));
       fn(row, height);
       row += height;
     }

@@ -73,7 +73,7 @@ struct Sums {
       }
     }
   }
-#if SPARKPILOT_BY_LANE
+#if SPARKPILOT_NEON
   // Adds the depth that lane kLane of each x holds.
   template <int kLane, typename W>
   HWY_INLINE void lane_step(const V (&x)[kRows], const W*& b) {
@@ -92,7 +92,7 @@ struct Sums {
   template <typename W>
   HWY_INLINE void add(const float* const (&rows)[kRows], int64_t depth, const W* b) {
     int64_t p = 0;
-#if SPARKPILOT_BY_LANE
+#if SPARKPILOT_NEON
     for (; p + 4 <= depth; p += 4) {
       V x[kRows];
       HWY_UNROLL(10)
@@ -105,18 +105,25 @@ struct Sums {
 #endif
     for (; p < depth; ++p, b += kPanel) step(rows, p, b);
   }
-  HWY_INLINE void store(const TileOutput& out, float* y, int64_t columns) const {
+  HWY_INLINE void store(const TileOutput& out, float* y, int64_t columns) {
     const D d;
-    const V low = hn::Set(d, out.low), high = hn::Set(d, out.high);
+    if (out.low > -std::numeric_limits<float>::infinity() || out.high < std::numeric_limits<float>::infinity()) {
+      const V low = hn::Set(d, out.low), high = hn::Set(d, out.high);
+      HWY_UNROLL(10)
+      for (int r = 0; r < kRows; ++r) {
+        HWY_UNROLL(10)
+        for (int j = 0; j < kVecs; ++j) v[r][j] = max_keep_nan(low, min_keep_nan(high, v[r][j]));
+      }
+    }
+    const bool whole = columns >= kVecs * kLanes;
     HWY_UNROLL(10)
     for (int r = 0; r < kRows; ++r) {
+      float* row = y + r * out.stride;
       HWY_UNROLL(10)
       for (int j = 0; j < kVecs; ++j) {
         const int64_t left = columns - j * kLanes;
-        float* to = y + r * out.stride + j * kLanes;
-        const V result = max_keep_nan(low, min_keep_nan(high, v[r][j]));
-        if (left >= kLanes) hn::StoreU(result, d, to);
-        else if (left > 0) store_first(d, result, to, static_cast<size_t>(left));
+        if (whole || left >= kLanes) hn::StoreU(v[r][j], d, row + j * kLanes);
+        else if (left > 0) store_first(d, v[r][j], row + j * kLanes, static_cast<size_t>(left));
       }
     }
   }

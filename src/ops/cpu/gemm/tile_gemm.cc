@@ -171,7 +171,7 @@ HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, con
   PlainRows::Scratch scratch;
   source.point(row, 0, scratch, rows);
   int64_t p = 0;
-#if SPARKPILOT_BY_LANE
+#if SPARKPILOT_NEON
   for (; p + 4 <= source.depth; p += 4) {
     Tile::V x[kRows];
     for (int r = 0; r < kRows; ++r) x[r] = hn::LoadU(Tile::D(), rows[r] + p);

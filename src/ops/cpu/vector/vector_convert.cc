@@ -8,7 +8,7 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/vector/vector_convert.cc"
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h, as Highway asks.
-#include "hwy/highway.h"
+#include "ops/cpu/neon-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
@@ -17,7 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace {  // the names are this file's own, in every target
 
 // F16C, AVX-512 and NEON convert halves in hardware, rounding to nearest even; elsewhere the scalar functions are used.
-#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON)
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || SPARKPILOT_NEON
 #define SPARKPILOT_HARDWARE_HALF 1
 #else
 #define SPARKPILOT_HARDWARE_HALF 0

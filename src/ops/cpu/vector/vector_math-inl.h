@@ -12,38 +12,38 @@
 #include <cstring>
 #include <limits>
 
-#include "hwy/highway.h"
+#include "ops/cpu/neon-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x86's minps and maxps return their second operand if one is NaN; elsewhere that is done explicitly.
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-#define SPARKPILOT_MIN_KEEPS_SECOND_NAN 1
-#else
-#define SPARKPILOT_MIN_KEEPS_SECOND_NAN 0
-#endif
-
-// max(bound, x) and min(bound, x), NaN if x is; `bound` must not be NaN.
+// max(bound, x) and min(bound, x), NaN if x is; `bound` must not be NaN. x86's maxps and minps return their second
+// operand if one is NaN or both are zeros, NEON's fmax and fmin NaN, and +0 and -0 of two zeros (Highway's Max and Min
+// are fmaxnm and fminnm there).
 template <class V>
 HWY_INLINE V max_keep_nan(V bound, V x) {
-#if SPARKPILOT_MIN_KEEPS_SECOND_NAN
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   return hn::Max(bound, x);
+#elif SPARKPILOT_NEON
+  if constexpr (sizeof(x.raw) == 16) return V(vmaxq_f32(bound.raw, x.raw));
+  else return V(vmax_f32(bound.raw, x.raw));
 #else
   return hn::IfThenElse(hn::Lt(x, bound), bound, x);
 #endif
 }
 template <class V>
 HWY_INLINE V min_keep_nan(V bound, V x) {
-#if SPARKPILOT_MIN_KEEPS_SECOND_NAN
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   return hn::Min(bound, x);
+#elif SPARKPILOT_NEON
+  if constexpr (sizeof(x.raw) == 16) return V(vminq_f32(bound.raw, x.raw));
+  else return V(vmin_f32(bound.raw, x.raw));
 #else
   return hn::IfThenElse(hn::Lt(bound, x), bound, x);
 #endif
 }
-#undef SPARKPILOT_MIN_KEEPS_SECOND_NAN
 
 template <class D, class V>
 HWY_INLINE V clamp_keep_nan(D d, V x, float low, float high) {
@@ -110,13 +110,31 @@ HWY_INLINE V exp2_bounded(D d, V x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(di, polynomial(d, r, p)), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-// exp(x) for x <= 0, within (2 + |x|) 2^-24 of it; -infinity gives exactly 0.
+// exp(x) for x <= 0, within (3 + 1.3 |x|) 2^-24 of it, below 2^-126.5 possibly 0; -infinity gives exactly 0.
 template <class D, class V>
 HWY_INLINE V exp_below(D d, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if constexpr (sizeof(V) == 64) return exp2_bounded(d, hn::Mul(x, hn::Set(d, 1.44269504f)));
 #endif
+#if SPARKPILOT_NEON
+  // As exp_flushed, but by powers of two, whose exponent, 127 added, is what `shifted` holds in its low bits: 0 for
+  // 2^-127, which is zero. NEON's multiply-add overwrites its addend, so constants are copied, and pairs of terms cost
+  // fewer copies than Horner's rule. `r` is the negative remainder, so that its addend is n, which is not needed any
+  // more.
+  const V magic = hn::Set(d, 12582912.0f + 127.0f), log2_e = hn::Set(d, 1.44269504088896341f);
+  const V bounded = max_keep_nan(hn::Set(d, -88.0f), x);
+  const V shifted = hn::MulAdd(bounded, log2_e, magic);
+  const V r = hn::NegMulAdd(bounded, log2_e, hn::Sub(shifted, magic)), r2 = hn::Mul(r, r);
+  V last = hn::MulAdd(r, hn::Set(d, -1.33988744e-03f), hn::Set(d, 9.61843736e-03f));
+  last = hn::MulAdd(r2, hn::Set(d, 1.53533619e-04f), last);
+  const V middle = hn::MulAdd(r, hn::Set(d, -5.55033247e-02f), hn::Set(d, 2.40226479e-01f));
+  const V first = hn::MulAdd(r, hn::Set(d, -6.93147203e-01f), hn::Set(d, 1.0f));
+  const V p = hn::MulAdd(r2, hn::MulAdd(r2, last, middle), first);
+  const hn::RebindToSigned<D> di;
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+#else
   return exp_flushed(d, x);
+#endif
 }
 
 // 2^n for the integers n held by `shifted`, as two factors that are both normal for n in [-252, 254].
