@@ -100,6 +100,7 @@ class TrainRun {
 
   void prepare();
   void begin_features();
+  bool rolls_out() const;  // whether evaluations do
   void renew_features(int64_t updates);
   void begin_key_frames();
   void train(const std::atomic<bool>& interrupt);
@@ -222,7 +223,7 @@ void TrainRun::begin_features() {
     own_.emplace(unchanged(), *samples_, *student_);
     if (const std::string text = own_->missing(); !text.empty()) tell(text + "; there the teacher's features stay");
   }
-  if (!validation_ || !why_not.empty() || flags_.no_rollout) return;
+  if (!rolls_out()) return;
   rollout_.emplace(*validation_, *validation_, *student_);
   if (const std::string text = rollout_->missing(); !text.empty()) {
     tell(fmt::format("validation: {}; {}", text,
@@ -230,6 +231,10 @@ void TrainRun::begin_features() {
   }
   if (rollout_->complete().empty()) rollout_.reset();
   else rolled_out_.emplace(*rollout_, rollout_->complete());
+}
+
+bool TrainRun::rolls_out() const {
+  return validation_ && !flags_.no_rollout && train::OwnFeatures::refusal(all_->info(), *student_).empty();
 }
 
 const train::Dataset& TrainRun::unchanged() {
@@ -281,7 +286,11 @@ BatchBytes TrainRun::bytes_of(train::TrainingProgram& program, int64_t batch) co
   constexpr int64_t kBatchesRead = 6;
   int64_t sample = 0;
   for (const train::Field& field : samples_->fields()) sample += storage_bytes(field.dtype, field.shape.elements());
-  program.evaluation_input(program.inputs()[0].name, averages());  // compiled with the others
+  // Compiled with the others.
+  const std::string& any_input = program.inputs()[0].name;
+  program.evaluation_input(any_input, averages());
+  if (flags_.own_features) program.evaluation_input(any_input, {false, student_->features_part()});
+  if (rolls_out()) program.evaluation_input(any_input, {averages(), student_->features_part()});
   const int64_t activations = program.activations().bytes;
   return {batch, activations, program.arena_bytes() - activations + kBatchesRead * batch * sample};
 }

@@ -19,18 +19,6 @@ using drive::kFeatures;
 namespace fs = std::filesystem;
 constexpr const char *kTensor = "features", *kFolder = "own_features", *kFile = "update_";
 
-// The student's network that makes the features of a frame: its place, and where they lie in its output.
-std::optional<std::pair<size_t, int64_t>> maker_of(const std::vector<Student::Output>& outputs) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const auto& slices = outputs[i].slices;
-    const auto hidden = std::ranges::find(slices, "hidden_state", [](const auto& each) { return each.first; });
-    if (hidden == slices.end()) continue;
-    const auto [begin, end] = hidden->second.resolve(outputs[i].width);
-    if (end - begin == kFeatures) return std::pair(i, begin);
-  }
-  return std::nullopt;
-}
-
 const DatasetInput* features_input(const DatasetInfo& info) {
   const auto found = std::ranges::find(info.inputs, InputKind::features, &DatasetInput::kind);
   return found == info.inputs.end() ? nullptr : &*found;
@@ -56,17 +44,14 @@ class OwnFeatures::Unchanged final : public Samples {
 std::string OwnFeatures::refusal(const DatasetInfo& info, const Student& student) {
   const DatasetInput* const input = features_input(info);
   if (input == nullptr || !student.reads(input->name)) return "the student reads no features of the past";
-  if (!maker_of(student.outputs())) return "the student has no network that makes the features";
+  if (!student.features_part()) return "the student has no network that makes the features";
   return {};
 }
 
 OwnFeatures::OwnFeatures(const Dataset& data, const Samples& samples, const Student& student)
     : data_(data), samples_(samples) {
   if (const std::string why = refusal(data.info(), student); !why.empty()) fail("{}", why);
-  const std::vector<Student::Output> outputs = student.outputs();
-  const auto [maker, begin] = *maker_of(outputs);
-  role_ = outputs[maker].role;
-  hidden_ = begin;
+  part_ = *student.features_part();
   field_ = place_of(data.fields(), features_input(data.info())->name);
   std::map<int64_t, int64_t> slots;  // by sample
   for (int64_t i = 0; i < samples.size(); ++i) {
@@ -118,16 +103,18 @@ bool OwnFeatures::depends_on_past(TrainingProgram& program, bool average) {
   for (const float value : {0.0F, 1.0F}) {
     probe_ = value;
     const int64_t frame = frames_[0];
-    evaluate_samples(program, Unchanged(*this), {&frame, 1}, average,
-                     [&](size_t, int64_t entry) { seen.emplace_back(features_of(program, average, entry)); });
+    const Evaluation features(average, part_);
+    evaluate_samples(program, Unchanged(*this), {&frame, 1}, features,
+                     [&](size_t, int64_t entry) { seen.emplace_back(features_of(program, features, entry)); });
   }
   probe_.reset();
   return std::memcmp(seen[0].data(), seen[1].data(), kFeatures * sizeof(float)) != 0;
 }
 
-std::vector<float> OwnFeatures::features_of(const TrainingProgram& program, bool average, int64_t entry) const {
-  const auto from = output_of(program, role_, entry, average).subspan(static_cast<size_t>(hidden_), kFeatures);
-  return {from.begin(), from.end()};
+std::vector<float> OwnFeatures::features_of(const TrainingProgram& program, const Evaluation& which,
+                                            int64_t entry) const {
+  const float* const from = program.evaluation_part(which).as<float>() + entry * kFeatures;
+  return {from, from + kFeatures};
 }
 
 void OwnFeatures::renew(TrainingProgram& program, bool average, Comm& comm) {
@@ -152,8 +139,9 @@ void OwnFeatures::compute(TrainingProgram& program, bool average, Comm& comm, st
   for (size_t i = first; i < end; ++i) frames.push_back(frames_[static_cast<size_t>(slots[i])]);
   std::vector<float> rows(slots.size() * kFeatures);
   comm.together([&] {
-    evaluate_samples(program, Unchanged(*this), frames, average, [&](size_t place, int64_t entry) {
-      std::ranges::copy(features_of(program, average, entry),
+    const Evaluation features(average, part_);
+    evaluate_samples(program, Unchanged(*this), frames, features, [&](size_t place, int64_t entry) {
+      std::ranges::copy(features_of(program, features, entry),
                         rows.begin() + static_cast<int64_t>(first + place) * kFeatures);
     });
   });

@@ -53,14 +53,13 @@ class OwnFeatures final : public Samples {
   class Unchanged;
 
   void put(int64_t index, std::byte* features) const;
-  std::vector<float> features_of(const TrainingProgram& program, bool average, int64_t entry) const;
+  std::vector<float> features_of(const TrainingProgram& program, const Evaluation& which, int64_t entry) const;
   bool depends_on_past(TrainingProgram& program, bool average);
   void compute(TrainingProgram& program, bool average, Comm& comm, std::span<const int64_t> slots);
 
   const Dataset& data_;
   const Samples& samples_;
-  std::string role_;                        // of the network that makes features
-  int64_t hidden_ = 0;                      // where they lie in its output
+  size_t part_ = 0;                         // Student::features_part()
   size_t field_ = 0;                        // of the samples: the features of the past
   std::vector<std::vector<int64_t>> past_;  // of each sample in use: slots; or Dataset::kNothing, kNoSample
   std::vector<int64_t> frames_;             // samples by slot, in the order of time

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/test_error.h"
@@ -122,6 +123,13 @@ TEST_F(OwnFeaturesTest, AreThoseOfTheStudentsPicturesAcrossClips) {
     EXPECT_TRUE(holds(buffer, row, of < 0 ? nothing : expected(data, of))) << row;
   }
   EXPECT_FALSE(holds(buffer, 24, expected(data, 0)));  // samples differ
+  // Without what only the loss needs, such as the policy's attention.
+  program.run_evaluation();
+  const auto attends = [choices = program.choices()](const char* kind) {
+    return std::ranges::any_of(choices.at(kind), [](const auto& each) { return each.node.find("Attention") < 99; });
+  };
+  EXPECT_TRUE(attends("evaluate"));
+  EXPECT_FALSE(attends("evaluate/features"));
   // A file of them gives the same; one of another data set, or damaged, is refused.
   own.save(folder_ / "f/features.safetensors", "one");
   OwnFeatures again(data, data, student);

@@ -24,7 +24,7 @@ namespace {
 
 using Reports = std::vector<std::pair<std::string, ValueId>>;
 
-constexpr const char *kUpdates = "updates", *kSums = "gradients", *kAverage = "/ema";
+constexpr const char *kUpdates = "updates", *kSums = "gradients", *kAverage = "/ema", *kEvaluate = "evaluate";
 
 std::string sum_name(const std::string& parameter) { return "gradient/" + parameter; }
 
@@ -62,10 +62,11 @@ struct TrainingProgram::Impl {
   std::shared_ptr<GpuDevice> gpu;  // null: the CPU
   std::shared_ptr<StateStore> store = std::make_shared<StateStore>();
   std::vector<std::string> renewed;  // states that the update computes from the parameters
-  Graph forward;                     // outputs: the loss, then the reports
+  Graph forward;                     // outputs: the loss, the reports, then the parts
   Tensor sums;                       // the slab
   std::vector<Tensor> each_sum;      // parts of it
-  std::optional<Session> gradients, norm, update, evaluate, evaluate_average;
+  std::optional<Session> gradients, norm, update;
+  std::map<std::string, Session> evaluations;  // by name_of()
   View rate, scale;
   int micro_batches = 0;
   Recomputation again;
@@ -89,17 +90,18 @@ struct TrainingProgram::Impl {
   std::map<std::string, ValueId> optimizer_nodes(Builder& b);
   std::map<std::string, ValueId> adamw(Builder& b, ValueId lr, ValueId by);
   std::map<std::string, ValueId> sgd(Builder& b, ValueId lr, ValueId by);
-  Session& evaluation(bool average);
+  Graph forward_to(size_t first, size_t count) const;
+  std::string name_of(const Evaluation& which) const;
+  Session& evaluation(const Evaluation& which);
   // Those that were compiled.
   template <typename Work>
   void each_session(const Work& work) const {
     if (gradients) work("gradients", *gradients);
     if (norm) work("norm", *norm);
     if (update) work("update", *update);
-    if (evaluate) work("evaluate", *evaluate);
-    if (evaluate_average) work("evaluate_average", *evaluate_average);
+    for (const auto& [name, session] : evaluations) work(name.c_str(), session);
   }
-  const Session& ready_evaluation(bool average) const;
+  const Session& ready_evaluation(const Evaluation& which) const;
 };
 
 void TrainingProgram::Impl::open_device() {
@@ -132,13 +134,14 @@ void TrainingProgram::Impl::hold(const std::string& name, Tensor tensor) {
   if (!store->emplace(name, std::move(tensor)).second) fail("two states of the training have the name \"{}\"", name);
 }
 
-// Makes the parameters states of the graph, and the loss and the reports its only outputs.
+// Makes the parameters states of the graph, and the loss, the reports and the parts its only outputs.
 void TrainingProgram::Impl::take_parameters(Graph graph, ValueId loss, const Reports& values) {
   std::vector<Graph::Output> kept{{loss, "0"}};
   for (const auto& [name, value] : values) {
     kept.push_back({value, std::to_string(kept.size())});
     reports.push_back(name);
   }
+  for (const auto& [name, value] : options.parts) kept.push_back({value, std::to_string(kept.size())});
   for (const Graph::Output& output : kept) outputs.push_back(output.name);
   graph.replace_outputs(std::move(kept));
   std::set<std::string> names;
@@ -226,13 +229,22 @@ void TrainingProgram::Impl::lower_forward(Graph& graph) const {
   run_passes(graph, options.session.passes, {.device = gpu ? Device::cuda : Device::cpu, .training = true});
 }
 
+// The forward pass to some of its outputs alone.
+Graph TrainingProgram::Impl::forward_to(size_t first, size_t count) const {
+  Graph graph = forward;
+  const auto begin = graph.outputs().begin() + static_cast<int64_t>(first);
+  graph.replace_outputs({begin, begin + static_cast<int64_t>(count)});
+  graph.compact();
+  return graph;
+}
+
 Session TrainingProgram::Impl::forward_session(Graph graph, const char* name) const {
   lower_forward(graph);
   return session(std::move(graph), name, true);
 }
 
 void TrainingProgram::Impl::make_gradients() {
-  Graph graph = forward;
+  Graph graph = forward_to(0, 1 + reports.size());
   std::map<std::string, ValueId> by_name;
   for (const State& state : graph.states()) by_name[graph.value(state.value).name] = state.value;
   std::vector<ValueId> wrt;
@@ -367,30 +379,36 @@ void TrainingProgram::Impl::make_update() {
   scale = update->input("scale");
 }
 
-Session& TrainingProgram::Impl::evaluation(bool average) {
-  if (average && options.ema == 0) fail_internal("there is no moving average");
-  std::optional<Session>& made = average ? evaluate_average : evaluate;
-  if (!made) {
-    Graph graph = forward;
-    if (average) {
-      std::set<std::string> averaged(renewed.begin(), renewed.end());
-      for (const Parameter& each : parameters) averaged.insert(each.name);
-      for (const State& state : graph.states()) {
-        Value& v = graph.value(state.value);
-        if (!averaged.contains(v.name)) continue;
-        v.name += kAverage;
-        v.constant = store->at(v.name);
-      }
-    }
-    made.emplace(forward_session(std::move(graph), average ? "evaluate_average" : "evaluate"));
-  }
-  return *made;
+std::string TrainingProgram::Impl::name_of(const Evaluation& which) const {
+  std::string name = kEvaluate;
+  if (which.part) name += "/" + options.parts.at(*which.part).first;
+  return which.average ? name + "_average" : name;
 }
 
-const Session& TrainingProgram::Impl::ready_evaluation(bool average) const {
-  const std::optional<Session>& made = average ? evaluate_average : evaluate;
-  if (!made) fail_internal("the evaluation was asked for a result before it ran");
-  return *made;
+Session& TrainingProgram::Impl::evaluation(const Evaluation& which) {
+  if (which.average && options.ema == 0) fail_internal("there is no moving average");
+  const std::string name = name_of(which);
+  const auto found = evaluations.find(name);
+  if (found != evaluations.end()) return found->second;
+  const size_t whole = 1 + reports.size();
+  Graph graph = which.part ? forward_to(whole + *which.part, 1) : forward_to(0, whole);
+  if (which.average) {
+    std::set<std::string> averaged(renewed.begin(), renewed.end());
+    for (const Parameter& each : parameters) averaged.insert(each.name);
+    for (const State& state : graph.states()) {
+      Value& v = graph.value(state.value);
+      if (!averaged.contains(v.name)) continue;
+      v.name += kAverage;
+      v.constant = store->at(v.name);
+    }
+  }
+  return evaluations.emplace(name, forward_session(std::move(graph), name.c_str())).first->second;
+}
+
+const Session& TrainingProgram::Impl::ready_evaluation(const Evaluation& which) const {
+  const auto found = evaluations.find(name_of(which));
+  if (found == evaluations.end()) fail_internal("the evaluation was asked for a result before it ran");
+  return found->second;
 }
 
 TrainingProgram::TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters, const Reports& reports,
@@ -476,15 +494,19 @@ void TrainingProgram::discard() {
 
 int64_t TrainingProgram::updates() const { return *impl_->store->show(kUpdates).data<int64_t>().data(); }
 
-View TrainingProgram::evaluation_input(std::string_view name, bool average) {
-  return impl_->evaluation(average).input(name);
+View TrainingProgram::evaluation_input(std::string_view name, const Evaluation& which) {
+  return impl_->evaluation(which).input(name);
 }
-void TrainingProgram::run_evaluation(bool average) { impl_->evaluation(average).run(); }
+void TrainingProgram::run_evaluation(const Evaluation& which) { impl_->evaluation(which).run(); }
 double TrainingProgram::evaluation_loss(bool average) const {
   return *impl_->ready_evaluation(average).output(impl_->outputs[0]).as<float>();
 }
 ConstView TrainingProgram::evaluation_report(size_t i, bool average) const {
   return impl_->ready_evaluation(average).output(impl_->outputs[1 + i]);
+}
+
+ConstView TrainingProgram::evaluation_part(const Evaluation& which) const {
+  return impl_->ready_evaluation(which).output(impl_->outputs.at(1 + impl_->reports.size() + which.part.value()));
 }
 
 std::vector<std::string> TrainingProgram::states() const {

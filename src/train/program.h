@@ -9,7 +9,7 @@
 //
 //   gradients  the forward and the backward pass of a micro-batch; adds to the gradient sums
 //   update     the mean over micro-batches, clipping by the global norm, the optimizer, the moving average
-//   evaluate   the forward pass alone, with the parameters or their moving average
+//   evaluate   the forward pass alone, with the parameters or their moving average; or only a part of it
 //
 // Parameters, moments, gradient sums and averages are states of a StateStore, in memory once; the gradient sums lie
 // side by side in one piece. The number of threads is fixed. Nothing is allocated in a step, after the first. Between
@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +72,14 @@ class ExtraUpdates {
   std::vector<std::string> renewed_;
 };
 
+// Which evaluation is meant. A bool stands for one of the whole.
+struct Evaluation {
+  bool average = false;             // with the moving average of the parameters
+  std::optional<size_t> part = {};  // of ProgramOptions::parts: that value alone; empty: the loss and the reports
+
+  Evaluation(bool average = false, std::optional<size_t> part = {}) : average(average), part(part) {}
+};
+
 struct ProgramOptions {
   Optimizer optimizer = Optimizer::adamw;
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  // adamw
@@ -87,6 +96,9 @@ struct ProgramOptions {
   // Adds nodes that renew states with the parameters, such as the norms that DoRA divides by. Called again for the
   // moving averages, whose states then have the suffix "/ema". Null: none.
   std::function<void(ExtraUpdates&)> extra_updates = nullptr;
+  // Values of the graph, each with a name of its own, that an evaluation can compute alone (Evaluation::part), without
+  // what only the loss needs.
+  std::vector<std::pair<std::string, ValueId>> parts = {};
   // Device ("cpu", "cuda" or "cuda:N"; not "auto"), threads (0: all processors of this process), kernels, tuning and
   // passes. Its states, outputs and choices are not used. With PassOptions::precision bf16 the products and
   // convolutions of the gradients and of evaluations read 16 bits and add up in f32 (passes/precision.h says what stays
@@ -140,11 +152,12 @@ class TrainingProgram {
   void discard();
   int64_t updates() const;  // so far; the contents of the state "updates"
 
-  // --- evaluation: compiled when it is first asked for
-  View evaluation_input(std::string_view name, bool average = false);
-  void run_evaluation(bool average = false);
+  // --- evaluation: each kind is compiled when it is first asked for, and has its inputs and results in its own memory
+  View evaluation_input(std::string_view name, const Evaluation& which = {});
+  void run_evaluation(const Evaluation& which = {});
   double evaluation_loss(bool average = false) const;
   ConstView evaluation_report(size_t i, bool average = false) const;
+  ConstView evaluation_part(const Evaluation& which) const;  // which.part must not be empty
 
   // --- states
   // All that training changes, besides the gradient sums: parameters by their names; moments "NAME/m" and "NAME/v";

@@ -26,7 +26,7 @@ constexpr int64_t kBatch = 3, kIn = 5, kHidden = 7, kOut = 2;
 // y = relu(x w1 + b1) w2; the loss is the mean of (y - t)^2.
 struct Net {
   Graph graph;
-  ValueId loss, y;
+  ValueId loss, hidden, y;
   std::vector<Parameter> parameters;
 };
 Net net() {
@@ -36,7 +36,8 @@ Net net() {
   const ValueId x = b.input("x", DType::f32, {kBatch, kIn}), t = b.input("t", DType::f32, {kBatch, kOut});
   const ValueId w1 = b.constant(random_tensor({kIn, kHidden}, 1)), b1 = b.constant(random_tensor({kHidden}, 2)),
                 w2 = b.constant(random_tensor({kHidden, kOut}, 3));
-  out.y = b.add("MatMul", {b.add("Relu", {b.add("Add", {b.add("MatMul", {x, w1}), b1})}), w2});
+  out.hidden = b.add("Relu", {b.add("Add", {b.add("MatMul", {x, w1}), b1})});
+  out.y = b.add("MatMul", {out.hidden, w2});
   out.loss = mean_squared_error(b, out.y, t);
   out.parameters = {{w1, "w1"}, {b1, "b1", false}, {w2, "w2"}};
   return out;
@@ -273,6 +274,31 @@ TEST(Program, RenewsWhatIsComputedFromParameters) {
   program.state("norm/ema").data<float>()[0] *= 2;
   program.run_evaluation(true);
   EXPECT_NEAR(program.evaluation_report(0, true).as<float>()[0], before / 2, 1e-6);
+}
+
+TEST(Program, EvaluatesAPartAlone) {
+  Net made = net();
+  TrainingProgram program(std::move(made.graph), made.loss, std::move(made.parameters),
+                          {{"y", made.y}, {"hidden", made.hidden}},
+                          {.ema = 0.5, .parts = {{"hidden", made.hidden}}, .session = {.threads = 1}});
+  run_gradients(program, 1);
+  program.update(0.1);
+  std::vector<float> seen;
+  for (const bool average : {false, true}) {
+    const Evaluation part(average, 0);
+    for (const char* input : {"x", "t"}) give(program.evaluation_input(input, average), batch(input, 5));
+    give(program.evaluation_input("x", part), batch("x", 5));
+    program.run_evaluation(average);
+    program.run_evaluation(part);
+    const ConstView whole = program.evaluation_report(1, average), alone = program.evaluation_part(part);
+    EXPECT_EQ(alone.shape, (Shape{kBatch, kHidden}));
+    for (int64_t i = 0; i < kBatch * kHidden; ++i) EXPECT_NEAR(alone.as<float>()[i], whole.as<float>()[i], 1e-6) << i;
+    seen.push_back(*std::max_element(alone.as<float>(), alone.as<float>() + kBatch * kHidden));
+  }
+  EXPECT_NE(seen[0], seen[1]);  // the parameters' and their averages'
+  const auto choices = program.choices();
+  EXPECT_LT(choices.at("evaluate/hidden").size(), choices.at("evaluate").size());
+  EXPECT_EQ(choices.at("evaluate/hidden_average").size(), choices.at("evaluate/hidden").size());
 }
 
 TEST(Program, RefusesByName) {

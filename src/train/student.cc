@@ -332,11 +332,29 @@ void Student::add_losses(std::span<const Field> fields) {
     for (auto& report : driving_errors(b, slices, raw, target, driven, valid)) reports_.push_back(std::move(report));
     reports_.emplace_back("output." + network.from.role, raw);
   }
+  add_features(b);
   if (!pairs_.empty()) {
     losses.push_back({"layers", layers_loss(b, pairs_)});
     reports_.emplace_back("loss.layers", losses.back().loss);
   }
   loss_ = weighted_sum(b, losses, options_.weights);
+}
+
+// What the first network with features says of a frame, which is what the model remembers of it.
+void Student::add_features(Builder& b) {
+  for (const Output& each : outputs()) {
+    const auto hidden = std::ranges::find(each.slices, "hidden_state", [](const auto& slice) { return slice.first; });
+    if (hidden == each.slices.end()) continue;
+    const auto [begin, end] = hidden->second.resolve(each.width);
+    if (end - begin != drive::kFeatures) continue;
+    const ValueId features = b.add("Slice", {outputs_.at(each.role), b.ints({begin}), b.ints({end}), b.ints({1})});
+    parts_.emplace_back("features", features);
+    return;
+  }
+}
+
+std::optional<size_t> Student::features_part() const {
+  return parts_.empty() ? std::nullopt : std::optional<size_t>(0);
 }
 
 std::string Student::target_field(const Network& network) const {
@@ -358,6 +376,7 @@ TrainingProgram Student::program(ProgramOptions options) const {
       update.renew(norm.name, renewed_norm(update.b, norm, update.updated(norm.a), update.updated(norm.b)));
     }
   };
+  options.parts = parts_;
   return {graph_, loss_, parameters_, reports_, options};
 }
 

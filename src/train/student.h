@@ -94,6 +94,8 @@ class Student {
     int64_t width = 0;
   };
   std::vector<Output> outputs() const;
+  // The evaluation of a frame's features alone, [batch, drive::kFeatures]; empty if no network makes them.
+  std::optional<size_t> features_part() const;
   // Whether it has an input from this field of the samples.
   bool reads(const std::string& field) const { return inputs_.contains(field); }
 
@@ -136,6 +138,7 @@ class Student {
   ValueId input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields);
   std::vector<Tensor> first_inputs(const Graph& net) const;
   void add_losses(std::span<const Field> fields);
+  void add_features(Builder& b);
   std::string target_field(const Network& network) const;
   ValueId limited(Builder& b, ValueId raw, const std::string& role) const;
   void add_plan_errors(ValueId plan, ValueId target, std::span<const Field> fields);
@@ -154,7 +157,7 @@ class Student {
   std::vector<Parameter> parameters_;
   std::vector<AdapterNorm> norms_;  // `a` and `b` are names of parameters_, `name` of a state
   ValueId loss_;
-  std::vector<std::pair<std::string, ValueId>> reports_;
+  std::vector<std::pair<std::string, ValueId>> reports_, parts_;
   std::vector<std::string> notes_;
 };
 

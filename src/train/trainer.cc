@@ -511,8 +511,8 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& out) {
   return load_checkpoint(found.rbegin()->second);
 }
 
-void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices, bool average,
-                      const std::function<void(size_t place, int64_t entry)>& take) {
+void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices,
+                      const Evaluation& which, const std::function<void(size_t place, int64_t entry)>& take) {
   const Feed feed(program, samples, "chosen");
   const ThreadScope threads(program.options().session.threads);
   const auto fields = samples.fields();
@@ -525,8 +525,8 @@ void evaluate_samples(TrainingProgram& program, const Samples& samples, std::spa
         read_entry(samples, indices[first + static_cast<size_t>(std::min(entry, count - 1))], batch, entry);
       }
     });
-    feed.give(batch, [&](const std::string& name) { return program.evaluation_input(name, average); });
-    program.run_evaluation(average);
+    feed.give(batch, [&](const std::string& name) { return program.evaluation_input(name, which); });
+    program.run_evaluation(which);
     for (int64_t entry = 0; entry < count; ++entry) take(first + static_cast<size_t>(entry), entry);
   }
 }

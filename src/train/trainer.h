@@ -124,9 +124,10 @@ TrainingSummary train(TrainingProgram& program, const Samples& samples, const Sa
 double time_steps(TrainingProgram& program, const Samples& samples, int steps);
 
 // Runs the evaluation on these samples, a batch at a time, whose other entries repeat the last sample. `take` gets a
-// place in `indices` and the entry of the batch where evaluation_report() then has that sample's results.
-void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices, bool average,
-                      const std::function<void(size_t place, int64_t entry)>& take);
+// place in `indices` and the entry of the batch where evaluation_report() or evaluation_part() then has that sample's
+// results.
+void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices,
+                      const Evaluation& which, const std::function<void(size_t place, int64_t entry)>& take);
 
 // What the student's network of that role gave for an entry of the last evaluation: Student's report "output.<role>".
 std::span<const float> output_of(const TrainingProgram& program, const std::string& role, int64_t entry, bool average);
