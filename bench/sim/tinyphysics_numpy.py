@@ -270,6 +270,7 @@ def main():
     parser.add_argument("--rollout", nargs="+", metavar="MODEL FILE")
     parser.add_argument("--controller", choices=list(CONTROLLERS), default="pid")
     parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--worlds", type=int, help="rollouts: the files over and over; each once if not given")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--end", type=int, default=END, help="the row before which rollouts end; for timing")
     parser.add_argument("--model", type=pathlib.Path, default=ASSETS / "tinyphysics.onnx")
@@ -280,6 +281,7 @@ def main():
         write_routes(options.routes, options.count)
     if options.rollout:
         model, *files = options.rollout
+        files = [files[i % len(files)] for i in range(options.worlds or len(files))]
         routes = [read_route(pathlib.Path(file).read_text().splitlines()) for file in files]
         network = Network(session_of(model, options.threads))
         begin, cpu = time.monotonic(), time.process_time()
