@@ -455,7 +455,12 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
 // by the plans for another one, which is not run.
 int TrainRun::try_steps() {
   const double seconds = train::time_steps(*steps_, *samples_, 3);
-  train::evaluate_samples(*steps_, *samples_, std::array<int64_t, 1>{0}, averages(), [](size_t, int64_t) {});
+  const auto evaluate = [&](const train::Evaluation& which) {
+    train::evaluate_samples(*steps_, *samples_, std::array<int64_t, 1>{0}, which, [](size_t, int64_t) {});
+  };
+  evaluate(averages());
+  if (flags_.own_features) evaluate({false, student_->features_part()});
+  if (rolls_out()) evaluate({averages(), student_->features_part()});
   const int64_t memory = peak_memory_bytes().value_or(0), bytes = student_->adapter_bytes();
   const std::optional<int64_t> left = available_memory_bytes(), held = resident_memory_bytes();
   const int64_t batch = flags_.batch, other = batch > 2 ? batch / 2 : 2 * batch;
