@@ -137,7 +137,8 @@ def measure(options, folder):
         model = module.TinyPhysicsModel(str(options.model), debug=False)
         module.TinyPhysicsSimulator(model, file, controller=driver).rollout()
 
-    # Not 1,024 names: importing ONNX Runtime 1.30 ends with a segmentation fault if the command line is longer than 32 KiB.
+    # Not 1,024 names: if the command line is longer than 32 KiB, importing ONNX Runtime 1.30 ends with a segmentation
+    # fault.
     def batched(threads):
         answer = json.loads(subprocess.run(
             [sys.executable, NUMPY, "--rollout", cut, *files, "--worlds", "1024", "--threads", str(threads),
