@@ -101,6 +101,7 @@ class TrainRun {
   void prepare();
   void begin_features();
   bool rolls_out() const;  // whether evaluations do
+  std::vector<train::Evaluation> evaluations() const;
   void renew_features(int64_t updates);
   void begin_key_frames();
   void train(const std::atomic<bool>& interrupt);
@@ -217,8 +218,8 @@ void TrainRun::begin_features() {
     if (tells()) note(text);
     page_notes_.push_back(std::move(text));
   };
-  const std::string why_not = train::OwnFeatures::refusal(all_->info(), *student_);
   if (flags_.own_features) {
+    const std::string why_not = train::OwnFeatures::refusal(all_->info(), *student_);
     if (!why_not.empty()) fail("--own-features: {}", why_not);
     own_.emplace(unchanged(), *samples_, *student_);
     if (const std::string text = own_->missing(); !text.empty()) tell(text + "; there the teacher's features stay");
@@ -235,6 +236,14 @@ void TrainRun::begin_features() {
 
 bool TrainRun::rolls_out() const {
   return validation_ && !flags_.no_rollout && train::OwnFeatures::refusal(all_->info(), *student_).empty();
+}
+
+// All that a run compiles.
+std::vector<train::Evaluation> TrainRun::evaluations() const {
+  std::vector<train::Evaluation> out{averages()};
+  if (flags_.own_features) out.emplace_back(false, student_->features_part());
+  if (rolls_out() && (averages() || !flags_.own_features)) out.emplace_back(averages(), student_->features_part());
+  return out;
 }
 
 const train::Dataset& TrainRun::unchanged() {
@@ -287,10 +296,7 @@ BatchBytes TrainRun::bytes_of(train::TrainingProgram& program, int64_t batch) co
   int64_t sample = 0;
   for (const train::Field& field : samples_->fields()) sample += storage_bytes(field.dtype, field.shape.elements());
   // Compiled with the others.
-  const std::string& any_input = program.inputs()[0].name;
-  program.evaluation_input(any_input, averages());
-  if (flags_.own_features) program.evaluation_input(any_input, {false, student_->features_part()});
-  if (rolls_out()) program.evaluation_input(any_input, {averages(), student_->features_part()});
+  for (const train::Evaluation& each : evaluations()) program.evaluation_input(program.inputs()[0].name, each);
   const int64_t activations = program.activations().bytes;
   return {batch, activations, program.arena_bytes() - activations + kBatchesRead * batch * sample};
 }
@@ -455,12 +461,9 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
 // by the plans for another one, which is not run.
 int TrainRun::try_steps() {
   const double seconds = train::time_steps(*steps_, *samples_, 3);
-  const auto evaluate = [&](const train::Evaluation& which) {
-    train::evaluate_samples(*steps_, *samples_, std::array<int64_t, 1>{0}, which, [](size_t, int64_t) {});
-  };
-  evaluate(averages());
-  if (flags_.own_features) evaluate({false, student_->features_part()});
-  if (rolls_out()) evaluate({averages(), student_->features_part()});
+  for (const train::Evaluation& each : evaluations()) {
+    train::evaluate_samples(*steps_, *samples_, std::array<int64_t, 1>{0}, each, [](size_t, int64_t) {});
+  }
   const int64_t memory = peak_memory_bytes().value_or(0), bytes = student_->adapter_bytes();
   const std::optional<int64_t> left = available_memory_bytes(), held = resident_memory_bytes();
   const int64_t batch = flags_.batch, other = batch > 2 ? batch / 2 : 2 * batch;
