@@ -92,6 +92,14 @@ std::map<ValueId, std::string> file_weights(const Graph& net, const Graph& file)
   return out;
 }
 
+// A frame's features in a network's output; absent if it has none.
+ValueId hidden_state(Builder& b, ValueId output, const OutputSlices& slices) {
+  const auto hidden = std::ranges::find(slices, "hidden_state", [](const auto& each) { return each.first; });
+  if (hidden == slices.end()) return {};
+  const auto [begin, end] = hidden->second.resolve(b.shape(output)[1]);
+  return b.add("Slice", {output, b.ints({begin}), b.ints({end}), b.ints({1})});
+}
+
 }  // namespace
 
 Student::Student(const StudentOptions& options, std::span<const Field> fields) : options_(options) {
@@ -229,11 +237,9 @@ std::map<std::string, ValueId> Student::inputs_of(const Graph& net, const std::s
     if (v.name != "features_buffer" || !vision.output.present()) continue;
     // The newest row is this frame's, from its own vision.
     Builder b(graph_, "features");
-    const auto hidden = std::ranges::find(vision.slices, "hidden_state", [](const auto& each) { return each.first; });
-    if (hidden == vision.slices.end()) fail("{}: has no hidden_state", vision.file);
-    const auto [begin, end] = hidden->second.resolve(b.shape(vision.output)[1]);
+    const ValueId now = hidden_state(b, vision.output, vision.slices);
+    if (!now.present()) fail("{}: has no hidden_state", vision.file);
     const int64_t rows = (*v.shape)[1];
-    const ValueId now = b.add("Slice", {vision.output, b.ints({begin}), b.ints({end}), b.ints({1})});
     const ValueId row = b.add("Unsqueeze", {now, b.ints({1})});
     const ValueId past = b.add("Slice", {inputs_["features_buffer"], b.ints({0}), b.ints({rows - 1}), b.ints({1})});
     ValueId all = b.add("Concat", {past, row}, {{"axis", int64_t{1}}});
@@ -343,11 +349,8 @@ void Student::add_losses(std::span<const Field> fields) {
 // What the first network with features says of a frame, which is what the model remembers of it.
 void Student::add_features(Builder& b) {
   for (const Output& each : outputs()) {
-    const auto hidden = std::ranges::find(each.slices, "hidden_state", [](const auto& slice) { return slice.first; });
-    if (hidden == each.slices.end()) continue;
-    const auto [begin, end] = hidden->second.resolve(each.width);
-    if (end - begin != drive::kFeatures) continue;
-    const ValueId features = b.add("Slice", {outputs_.at(each.role), b.ints({begin}), b.ints({end}), b.ints({1})});
+    const ValueId features = hidden_state(b, outputs_.at(each.role), each.slices);
+    if (!features.present() || b.shape(features)[1] != drive::kFeatures) continue;
     parts_.emplace_back("features", features);
     return;
   }
