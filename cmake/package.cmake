@@ -15,6 +15,7 @@ function(sparkpilot_library)
   # sparkpilot/training.h stands on these two files of the room train, whose other files need more than the library has.
   add_library(sparkpilot_training OBJECT ${PROJECT_SOURCE_DIR}/src/train/program.cc ${PROJECT_SOURCE_DIR}/src/train/training.cc)
   sparkpilot_flags(sparkpilot_training)
+  sparkpilot_precompiled(sparkpilot_training FROM precompiled_op)
   target_link_libraries(sparkpilot_training PRIVATE ${SPARKPILOT_PREFIX}grad ${SPARKPILOT_PREFIX}runtime)
   add_library(sparkpilot_library STATIC ${objects} $<TARGET_OBJECTS:sparkpilot_training>)
   add_library(sparkpilot::sparkpilot ALIAS sparkpilot_library)
@@ -31,22 +32,17 @@ function(sparkpilot_library)
   target_link_options(sparkpilot_library INTERFACE ${SPARKPILOT_SANITIZE_FLAGS})
 endfunction()
 
-# The environment for learning, as a shared library of C functions (include/sparkpilot/sim_env.h). Of the rooms it takes the
-# simulator's own files alone, and what they need of others is compiled for it: it needs none of the libraries of the rest.
+# The environment for learning, as a shared library of C functions (include/sparkpilot/sim_env.h). Of the room ops it takes the file
+# that finds kernels, and of others what that and the simulator use: it needs none of the libraries of the rest.
 function(sparkpilot_sim_library)
   if(NOT TARGET sim OR SPARKPILOT_PLAIN OR SPARKPILOT_SANITIZE OR SPARKPILOT_FUZZ)
     return()
   endif()
-  set(parts capi/sim_env base/error base/file base/nearest base/parallel base/resolve_in_root base/team hw/cpu hw/cuda_api hw/gpu_driver hw/gpu_driver_call hw/gpu_driver_cuda hw/gpu_driver_nvml hw/memory hw/parse_text hw/probe_memory hw/system_source ops/cuda/images tensor/dtype tensor/gpu
-            tensor/gpu_stream tensor/shape tensor/small_floats tensor/tensor)
-  list(TRANSFORM parts PREPEND ${PROJECT_SOURCE_DIR}/src/)
-  list(TRANSFORM parts APPEND .cc)
   set(exports ${PROJECT_SOURCE_DIR}/src/capi/sim_env.map)
-  add_library(sim_shared SHARED ${parts} $<TARGET_OBJECTS:${SPARKPILOT_PREFIX}ops_images>)
+  add_library(sim_shared SHARED ${PROJECT_SOURCE_DIR}/src/capi/sim_env.cc)
   sparkpilot_flags(sim_shared)
-  add_dependencies(sim_shared sim)
-  target_link_libraries(sim_shared PRIVATE $<TARGET_FILE:sim> fmt::fmt sparkpilot::hwy Threads::Threads
-                        $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
+  add_dependencies(sim_shared sim ops)
+  target_link_libraries(sim_shared PRIVATE $<TARGET_FILE:sim> $<TARGET_FILE:ops> tensor fmt::fmt sparkpilot::hwy)
   target_link_options(sim_shared PRIVATE LINKER:--version-script=${exports} LINKER:--no-undefined LINKER:--gc-sections)
   set_target_properties(sim_shared PROPERTIES OUTPUT_NAME sparkpilot_sim SOVERSION 2 LINK_DEPENDS ${exports})
 endfunction()

@@ -101,11 +101,11 @@ endfunction()
 # sparkpilot_room(NAME LINK rooms and targets... SYSTEM include folders...): all of src/NAME except its tests becomes the
 # static library NAME; its *_test.cc become the program NAME_test. PRECOMPILED: a header of cmake/precompiled, or the target that owns
 # one. APART: files that are never compiled together with others, because they have a name that another has too or measure the
-# machine; or ALL, which does not mean the tests: TESTS_APART does; or BUT_OPS: all but the tests and those that define ops.
+# machine; or ALL but the tests; or BUT_OPS: all but the tests and those that define ops.
 # GPU_CHECK: the files that gpu_check is linked from, which are apart so that it needs none of the libraries (Cairo, Cap'n Proto,
 # libzip) that others of the room use. LIGHT: it asks and prints, and is compiled as tests are.
 function(sparkpilot_room room)
-  cmake_parse_arguments(ARG "LIGHT;TESTS_APART" "PRECOMPILED" "LINK;SYSTEM;APART;GPU_CHECK" ${ARGN})
+  cmake_parse_arguments(ARG "LIGHT" "PRECOMPILED" "LINK;SYSTEM;APART;GPU_CHECK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|module)\\.cc$")
@@ -127,7 +127,7 @@ function(sparkpilot_room room)
   add_library(${target} STATIC ${sources})
   sparkpilot_flags(${target})
   sparkpilot_apart(${PROJECT_SOURCE_DIR}/src/${room} "${ARG_APART};${ARG_GPU_CHECK}" ${sources} ${tests})
-  if(NOT ARG_APART STREQUAL "ALL")
+  if(NOT "ALL" IN_LIST ARG_APART)
     sparkpilot_together(${target})
   endif()
   if(ARG_LIGHT)
@@ -153,7 +153,7 @@ function(sparkpilot_room room)
   endif()
   if(tests AND SPARKPILOT_TESTS)
     sparkpilot_add_test(${room} ${tests})
-    if(NOT SPARKPILOT_PLAIN AND NOT ARG_TESTS_APART)
+    if(NOT SPARKPILOT_PLAIN)
       sparkpilot_together(${room}_test)
     endif()
     target_compile_definitions(${room}_test PRIVATE SPARKPILOT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

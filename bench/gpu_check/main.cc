@@ -33,11 +33,6 @@ struct Flags {
   bool soak = false, again = false, one_process = false;
 };
 
-void say(const std::string& line) {
-  std::puts(line.c_str());
-  std::fflush(stdout);
-}
-
 void say_outcome(std::string_view name, const Json& part, const std::string& when) {
   const Json& failures = part["failures"];
   say(fmt::format("{:9} {}{}{}", name, part["passed"] == true ? "passed" : "FAILED", when,

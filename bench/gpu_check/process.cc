@@ -42,11 +42,6 @@ int await(const sigset_t& signals, int64_t until) {
   return sigtimedwait(&signals, nullptr, &time);
 }
 
-void say(const std::string& line) {
-  std::puts(line.c_str());
-  std::fflush(stdout);
-}
-
 // AtomicFile makes a new file each time.
 std::pair<ino_t, int64_t> identity(const std::filesystem::path& file) {
   struct stat info {};
@@ -88,6 +83,11 @@ End end_of(pid_t child, const sigset_t& signals, int64_t until) {
 }
 
 }  // namespace
+
+void say(const std::string& line) {
+  std::puts(line.c_str());
+  std::fflush(stdout);
+}
 
 void block_signals() {
   sigset_t blocked = ending_signals();

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "results.h"
 
@@ -16,6 +17,9 @@ inline constexpr int kUnfinished = 4;  // exit code: the time was over
 inline constexpr int kGoOn = 5;        // of the process that computes: another one is to go on
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// Prints a line, which leaves the process at once.
+void say(const std::string& line);
 
 // Signals that end a program come to supervise() and to Watch from now on. Before any other thread exists.
 void block_signals();

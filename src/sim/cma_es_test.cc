@@ -15,7 +15,7 @@ namespace sparkpilot::sim {
 namespace {
 
 using Point = std::vector<double>;
-using Function = std::function<double(const Point&)>;
+using Objective = std::function<double(const Point&)>;
 
 double sphere(const Point& x) {
   double sum = 0;
@@ -43,7 +43,7 @@ double rastrigin(const Point& x) {
 }
 
 // Evaluations until a value is at most 1e-10; infinite if the search stops before.
-double evaluations(const Function& function, CmaEs::Options options) {
+double evaluations(const Objective& function, CmaEs::Options options) {
   CmaEs search(std::move(options));
   double count = 0;
   while (search.stop().empty() && count < 100'000) {
@@ -60,7 +60,7 @@ double evaluations(const Function& function, CmaEs::Options options) {
 TEST(CmaEs, NeedsAboutAsManyEvaluationsAsTheAuthorsPackage) {
   struct Case {
     const char* name;
-    Function function;
+    Objective function;
     CmaEs::Options options;
     double theirs;
     int succeed;  // of 51

@@ -96,7 +96,6 @@ void plant_fault(const std::string& kernel, const std::vector<char>& arguments) 
 #define NOT_IN_CAPTURE() \
   if (const int error = d.forbidden_in_capture()) return error
 
-#pragma GCC visibility push(default)
 extern "C" {
 
 // For tests in the same process: what report() says, and a new beginning that reads the environment again.
@@ -504,4 +503,3 @@ int cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, void**
                            }});
 }
 }
-#pragma GCC visibility pop

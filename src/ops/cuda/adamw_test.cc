@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_kernels.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::adamw_test {
 namespace {
 
 const TestStorage& f32 = kStorages[0];
@@ -99,4 +99,4 @@ TEST(CudaAdamW, ACountBelowOneGivesNan) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::adamw_test

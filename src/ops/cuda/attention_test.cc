@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_products.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::attention_test {
 namespace {
 
 struct Sizes {
@@ -184,4 +184,4 @@ TEST(CudaAttention, Traffic) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::attention_test

@@ -9,9 +9,6 @@
 
 namespace sparkpilot::cuda {
 
-inline Storage storage_of(const TestStorage& storage) {
-  return storage.dtype == DType::f32 ? Storage::f32 : storage.dtype == DType::f16 ? Storage::f16 : Storage::bf16;
-}
 inline size_t pixels_of(const ConvSizes& s) {
   return static_cast<size_t>(s.batch) * static_cast<size_t>(s.out_height * s.out_width);
 }

@@ -2,7 +2,7 @@
 
 #include "ops/cuda/test_kernels.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::conv_weights_test {
 namespace {
 
 const TestStorage& f32 = kStorages[0];
@@ -57,4 +57,4 @@ TEST(CudaConvWeights, OddSizes) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::conv_weights_test

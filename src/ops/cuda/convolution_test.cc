@@ -4,7 +4,7 @@
 
 #include "ops/cuda/conv_reference_test.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::convolution_test {
 namespace {
 
 struct ConvTest {
@@ -247,4 +247,4 @@ TEST(CudaConvolution, ShortOnesAreNotSplit) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::convolution_test

@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_elements.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::copy_test {
 namespace {
 
 // Types of 1, 2, 4 and 8 bytes.
@@ -216,4 +216,4 @@ TEST(CudaCopy, TrafficIsWideAndFreeOfConflicts) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::copy_test

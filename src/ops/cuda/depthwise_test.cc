@@ -2,7 +2,7 @@
 
 #include "ops/cuda/conv_reference_test.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::depthwise_test {
 namespace {
 
 // Puts the case's memory and launch into `run`; what the output should be.
@@ -152,4 +152,4 @@ TEST(CudaDepthwise, RowsWhereTheGpuHoldsThem) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::depthwise_test

@@ -2,14 +2,12 @@
 
 #include "ops/cuda/conv_reference_test.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::direct_gemm_test {
 namespace {
 
 struct Sizes {
   int rows, columns, depth, beyond = 0;  // elements between the rows of a, and between columns of b
 };
-
-size_t size_of(long long elements) { return static_cast<size_t>(elements); }
 
 // `bare`: without bias and epilogue.
 void check(const TestStorage& storage, const DirectGemmPlan& plan, const Sizes& s, bool bare = false) {
@@ -61,4 +59,4 @@ TEST(CudaDirectGemm, PlansForWhatItTakes) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::direct_gemm_test

@@ -4,13 +4,12 @@
 #include "ops/cuda/e4m3_gemm.h"
 #include "ops/cuda/test_codes.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::e4m3_conv_test {
 namespace {
 
 const TestStorage& kF32 = kStorages[0];
 constexpr const char* kWays[] = {"e4m3_conv_", "e4m3_conv_decoded_"};
 
-size_t size_of(long long elements) { return static_cast<size_t>(elements); }
 std::vector<double> values_of(const std::vector<uint8_t>& codes) {
   std::vector<double> out;
   for (const uint8_t code : codes) out.push_back(value_of(code));
@@ -134,4 +133,4 @@ TEST(CudaE4m3Conv, NanStaysNan) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::e4m3_conv_test

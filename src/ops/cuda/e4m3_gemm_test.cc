@@ -3,7 +3,7 @@
 #include "ops/cuda/test_codes.h"
 #include "ops/cuda/test_products.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::e4m3_gemm_test {
 namespace {
 
 const TestStorage& kF32 = kStorages[0];
@@ -149,4 +149,4 @@ TEST(CudaE4m3Gemm, Traffic) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::e4m3_gemm_test

@@ -6,7 +6,7 @@
 #include "ops/elementwise/functors.h"
 #include "tensor/dtype.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::elementwise_test {
 namespace {
 
 // One chain on inputs of these types and sizes; by which kernel.
@@ -368,4 +368,4 @@ TEST(CudaElementwise, ReadsWholeSectors) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::elementwise_test

@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_elements.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::gather_test {
 namespace {
 
 const TestStorage kBytes[] = {element_of(ElementType::u8).storage, element_of(ElementType::f16).storage,
@@ -162,4 +162,4 @@ TEST(CudaGather, Resizes) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::gather_test

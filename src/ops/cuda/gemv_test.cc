@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_products.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::gemv_test {
 namespace {
 
 constexpr int kMultiprocessors = 48;
@@ -196,4 +196,4 @@ TEST(CudaGemv, Traffic) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::gemv_test

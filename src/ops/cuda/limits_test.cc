@@ -2,7 +2,7 @@
 
 #include "ops/cuda/test_kernels.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::limits_test {
 namespace {
 
 constexpr int kBlocks = 3;
@@ -54,4 +54,4 @@ TEST(CudaLimits, EveryPieceIsMoved) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::limits_test

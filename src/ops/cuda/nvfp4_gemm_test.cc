@@ -5,7 +5,7 @@
 #include "ops/cuda/test_products.h"
 #include "tensor/small_floats.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::nvfp4_gemm_test {
 namespace {
 
 const TestStorage& kF32 = kStorages[0];
@@ -179,4 +179,4 @@ TEST(CudaNvfp4Gemm, Traffic) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::nvfp4_gemm_test

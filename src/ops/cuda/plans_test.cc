@@ -9,7 +9,7 @@
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/products.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::plans_test {
 namespace {
 
 constexpr int kMultiprocessors[] = {20, 48, 132, 188};
@@ -142,4 +142,4 @@ TEST(CudaPlans, AreThoseWorthTiming) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::plans_test

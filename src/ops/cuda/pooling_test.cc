@@ -4,12 +4,9 @@
 
 #include "ops/cuda/test_kernels.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::pooling_test {
 namespace {
 
-Storage storage_of(const TestStorage& storage) {
-  return storage.dtype == DType::f32 ? Storage::f32 : storage.dtype == DType::f16 ? Storage::f16 : Storage::bf16;
-}
 size_t image_at(const PoolArguments& p, int n, int c, int y, int x) {
   return static_cast<size_t>(p.channels_first ? ((n * p.channels + c) * p.height + y) * p.width + x
                                               : ((n * p.height + y) * p.width + x) * p.channels + c);
@@ -123,4 +120,4 @@ TEST(CudaPooling, Traffic) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::pooling_test

@@ -5,7 +5,7 @@
 #include "ir/activation.h"
 #include "ops/cuda/test_products.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::products_test {
 namespace {
 
 struct Sizes {
@@ -233,4 +233,4 @@ TEST(CudaProducts, Traffic) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::products_test

@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_elements.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::quantize_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -155,4 +155,4 @@ TEST(CudaQuantize, Traffic) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::quantize_test

@@ -2,7 +2,7 @@
 
 #include "ops/cuda/test_products.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::quantized_test {
 namespace {
 
 const TestStorage &kF32 = kStorages[0], kI32{"i32", DType::i32, 0, 0}, kU8{"u8", DType::u8, 0, 0},
@@ -346,4 +346,4 @@ TEST(CudaQuantized, ElementsBetween) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::quantized_test

@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_elements.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::reduce_test {
 namespace {
 
 const ReduceKind kKinds[] = {ReduceKind::sum,     ReduceKind::mean,       ReduceKind::max, ReduceKind::min,
@@ -241,4 +241,4 @@ TEST(CudaReduce, ReadsWholeSectors) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::reduce_test

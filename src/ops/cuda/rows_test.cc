@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_elements.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::rows_test {
 namespace {
 
 struct Shape {
@@ -216,4 +216,4 @@ TEST(CudaRows, ReadsARowOnceIn16Bytes) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::rows_test

@@ -5,7 +5,7 @@
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/test_products.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::scaled_gemm_test {
 namespace {
 
 constexpr int kMultiprocessors = 48;
@@ -205,4 +205,4 @@ TEST(CudaScaledGemm, Traffic) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::scaled_gemm_test

@@ -5,7 +5,7 @@
 
 #include "ops/cuda/test_elements.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::scatter_test {
 namespace {
 
 TEST(CudaScatter, AddsUpOrReplacesInTheOrderOfTheTuples) {
@@ -60,4 +60,4 @@ TEST(CudaScatter, CountsWhatItReads) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::scatter_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::strided_test {
 namespace {
 
 // As device::divide computes it.
@@ -50,4 +50,4 @@ TEST(CudaStrided, RefusesWhatKernelsCannotIndex) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::strided_test

@@ -14,6 +14,7 @@
 
 #include "base/random.h"
 #include "emulator/test_kernel.h"
+#include "ops/cuda/epilogue.h"
 #include "ops/cuda/launch.h"
 #include "sparkpilot/tensor.h"
 
@@ -44,6 +45,12 @@ struct TestStorage {
 };
 inline const std::vector<TestStorage> kStorages = {
     {"f32", DType::f32, 0x1p-23, 0}, {"f16", DType::f16, 0x1p-10, 0x1p-25}, {"bf16", DType::bf16, 0x1p-7, 0}};
+
+inline size_t size_of(long long elements) { return static_cast<size_t>(elements); }
+
+inline Storage storage_of(const TestStorage& storage) {
+  return storage.dtype == DType::f32 ? Storage::f32 : storage.dtype == DType::f16 ? Storage::f16 : Storage::bf16;
+}
 
 using KernelEntry = std::function<void(const emulator::LaunchShape&, const emulator::Schedule&, const void*)>;
 // All kernels by name.

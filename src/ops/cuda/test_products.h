@@ -6,12 +6,6 @@
 
 namespace sparkpilot::cuda {
 
-inline size_t size_of(long long elements) { return static_cast<size_t>(elements); }
-
-inline Storage storage_of(const TestStorage& storage) {
-  return storage.dtype == DType::f32 ? Storage::f32 : storage.dtype == DType::f16 ? Storage::f16 : Storage::bf16;
-}
-
 // relu(y) + c[row, column], of rows of `columns` numbers.
 inline Epilogue relu_then_add(const TestStorage& storage, const void* c, int columns) {
   Epilogue out{};

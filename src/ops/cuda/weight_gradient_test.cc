@@ -4,7 +4,7 @@
 
 #include "ops/cuda/test_kernels.h"
 
-namespace sparkpilot::cuda {
+namespace sparkpilot::cuda::weight_gradient_test {
 namespace {
 
 const TestStorage& f32 = kStorages[0];
@@ -93,4 +93,4 @@ TEST(CudaWeightGradient, NanStaysNan) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace sparkpilot::cuda::weight_gradient_test
