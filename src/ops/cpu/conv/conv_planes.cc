@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 namespace {  // the names are this file's own, in every target
 
 constexpr int64_t kPanel = Tile::kPanel;
-constexpr int kMaxRows = Tile::kMaxRows, kLanes = Tile::kLanes;
+constexpr int kLanes = Tile::kLanes;
 using V = Tile::V;
 
 // Some adjacent pixels of one row of the output.
@@ -63,6 +63,7 @@ HWY_NOINLINE void tile(const Pixels& at, const float* b, const float* bias, cons
 template <int kVecs, int kStride, int kKernel>
 void segment(Pixels at, int64_t pixels, const float* b, const float* bias, const TileOutput& out, float* y,
              int64_t columns) {
+  constexpr int kMaxRows = Tile::max_rows(kVecs);
   while (pixels > 0) {
     const int64_t tiles = (pixels + kMaxRows - 1) / kMaxRows;
     const auto width = static_cast<int>((pixels + tiles - 1) / tiles);

@@ -50,7 +50,7 @@ HWY_INLINE V load(const float* from) {
 
 // Keeps g++ from loading the pixel again for each of its products, since loads are the bottleneck here.
 HWY_INLINE void keep(V& v) {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
   asm("" : "+v"(v.raw));
 #else
   (void)v;
@@ -135,8 +135,12 @@ HWY_INLINE int64_t advance(int64_t at, int64_t by, int64_t ring) {
   return at < ring ? at : at % ring;
 }
 
+// Registers for a kernel of 3x3, a tile's sums and a pixel; elsewhere the weights of one row at a time are kept.
+constexpr bool kKeepsKernel = !HWY_ARCH_X86 || HWY_TARGET <= HWY_AVX3;
+
 // Computes `tiles` tiles in each row, each of kPixels adjacent pixels, for a kernel kKernel wide. kKernelRows: number
-// of kernel rows, whose weights are kept in registers; 0: those that are inside. At the border one tile.
+// of kernel rows, whose weights are kept in registers where these suffice; 0: those that are inside. At the border one
+// tile.
 template <Source kSource, int kPixels, int kKernel, int kStride, int kKernelRows, bool kBorder>
 HWY_NOINLINE void tile(const Rows& rows, int64_t ow, int64_t tiles) {
   constexpr int kSpan = (kPixels - 1) * kStride + kKernel;
@@ -155,9 +159,11 @@ HWY_NOINLINE void tile(const Rows& rows, int64_t ow, int64_t tiles) {
   for (int64_t c = rows.first_channel; c < end; weights += panel_skip) {
     for (int64_t lane = 0; lane < kPanel && c < end; lane += kLanes, c += kLanes, weights += kLanes) {
       const V start_sum = bias ? hn::LoadU(d, bias + c) : hn::Zero(d);
-      V taps[kKernelRows > 0 ? kKernelRows : 1][kKernel];
-      HWY_UNROLL(8)
-      for (int j = 0; j < kKernelRows; ++j) load_taps(weights + j * kTapRow, taps[j]);
+      V taps[kKernelRows > 0 && kKeepsKernel ? kKernelRows : 1][kKernel];
+      if constexpr (kKeepsKernel) {
+        HWY_UNROLL(8)
+        for (int j = 0; j < kKernelRows; ++j) load_taps(weights + j * kTapRow, taps[j]);
+      }
       const float* image = rows.image + start * step + (kSource == kDouble ? c / 2 : c);
       Target row = to;
       for (int64_t i = 0, top = rows.top; i < rows.count; ++i, row.y += rows.s.y.h) {
@@ -171,8 +177,9 @@ HWY_NOINLINE void tile(const Rows& rows, int64_t ow, int64_t tiles) {
           if constexpr (kKernelRows > 0) {
             HWY_UNROLL(8)
             for (int j = 0; j < kKernelRows; ++j, slot = advance(slot, w.dilation[1], rows.ring)) {
-              add_row<kSource, kPixels, kKernel, kStride, kBorder>(from + slot * image_row, step, taps[j], first, last,
-                                                                   sums);
+              if constexpr (!kKeepsKernel) load_taps(weights + j * kTapRow, taps[0]);
+              add_row<kSource, kPixels, kKernel, kStride, kBorder>(from + slot * image_row, step,
+                                                                   taps[kKeepsKernel ? j : 0], first, last, sums);
             }
           } else {
             for (int64_t j = 0; j < kernel_rows; ++j, slot = advance(slot, w.dilation[1], rows.ring)) {

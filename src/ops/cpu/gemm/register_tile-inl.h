@@ -23,8 +23,14 @@ struct Tile {
   static constexpr int kLanes = static_cast<int>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
   // Vectors of a tile at most; narrow vectors process a panel in parts.
   static constexpr int kMaxVectors = std::min(static_cast<int>(kPanel) / kLanes, HWY_ARCH_X86&& kLanes <= 4 ? 4 : 8);
-  // Rows of a tile at most: as many sums as leave registers for the operands.
-  static constexpr int kMaxRows = HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86 ? 10 : 3;
+  // Rows of a tile of this many vectors at most: as many sums as leave registers for the operands. Fewer than eight
+  // sums would wait for one another.
+  static constexpr int max_rows(int vectors) {
+    if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) return 10;
+    if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) return vectors == 1 ? 10 : 12 / vectors;
+    return 3;
+  }
+  static constexpr int kMaxRows = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 ? 10 : 3;  // of any
 };
 
 // The sums of kRows rows by kVecs vectors.
@@ -136,6 +142,12 @@ HWY_INLINE void for_vectors(int64_t columns, const Fn& fn) {
   for (int64_t j = 0; j < columns; j += kMax * Tile::kLanes) {
     const int64_t left = std::min<int64_t>(columns - j, kMax * Tile::kLanes);
     const int64_t vectors = (left + Tile::kLanes - 1) / Tile::kLanes;
+    if constexpr (kMax == 4) {
+      if (vectors == 3) {
+        fn.template operator()<3>(j, left);
+        continue;
+      }
+    }
     if (vectors > kMax / 2) fn.template operator()<kMax>(j, left);
     else if (kMax < 4 || vectors > kMax / 4) fn.template operator()<(kMax + 1) / 2>(j, left);
     else fn.template operator()<(kMax + 3) / 4>(j, left);

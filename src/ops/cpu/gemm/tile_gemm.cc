@@ -20,7 +20,7 @@ constexpr int kMaxRows = Tile::kMaxRows;
 // The sums of a tile: this many whole vectors, or...
 template <int kVecs>
 struct Vectors {
-  static constexpr int kVectors = kVecs, kHighest = kMaxRows;
+  static constexpr int kVectors = kVecs, kHighest = Tile::max_rows(kVecs);
   template <int kRows>
   using Of = Sums<kRows, kVecs>;
 };
@@ -42,18 +42,12 @@ struct PlainRows {
   int64_t steps() const { return 1; }
   int64_t step_depth() const { return depth; }
   template <int kRows>
+  HWY_INLINE void begin(int64_t, Scratch&) const {}
+  template <int kRows>
   HWY_INLINE void point(int64_t row, int64_t, Scratch&, const float* (&rows)[kRows]) const {
     for (int r = 0; r < kRows; ++r) rows[r] = a + (row + r) * stride;
   }
 };
-
-// The pixel under one position of the kernel, or zeros outside the image.
-HWY_INLINE const float* pixel_or_zeros(const float* x, const ConvShape& s, const float* zeros,
-                                       const KernelWindow::Dims& at, int64_t n) {
-  const KernelWindow& w = s.window;
-  const bool there = at[0] >= 0 && at[0] < w.in[0] && at[1] >= 0 && at[1] < w.in[1] && at[2] >= 0 && at[2] < w.in[2];
-  return there ? x + n * s.x.n + at[0] * s.x.d + at[1] * s.x.h + at[2] * s.x.w : zeros;
-}
 
 // Iterates over output positions and gives the start of each one's window.
 struct Walk {
@@ -79,26 +73,70 @@ struct Walk {
   }
 };
 
+// The windows of a tile's output positions, and a position of the kernel.
+struct Windows {
+  KernelWindow::Dims start[kMaxRows];
+  int64_t at[kMaxRows];  // of the windows' first pixels from the image's beginning, which some lie before
+  bool inside = true;    // all of them are inside the image
+  int64_t kd = 0, kh = 0, kw = 0;
+
+  template <int kRows>
+  HWY_INLINE void begin(const ConvShape& s, int64_t row) {
+    const KernelWindow& w = s.window;
+    Walk walk(w, row);
+    for (int r = 0; r < kRows; ++r, walk.next()) {
+      start[r] = walk.start();
+      at[r] = walk.n * s.x.n + start[r][0] * s.x.d + start[r][1] * s.x.h + start[r][2] * s.x.w;
+      for (size_t k = 0; k < 3; ++k) {
+        inside = inside && start[r][k] >= 0 && start[r][k] + (w.kernel[k] - 1) * w.dilation[k] < w.in[k];
+      }
+    }
+  }
+  // Of the pixel under the kernel's position, from the window's first.
+  HWY_INLINE int64_t offset(const ConvShape& s) const {
+    const KernelWindow& w = s.window;
+    return kd * w.dilation[0] * s.x.d + kh * w.dilation[1] * s.x.h + kw * w.dilation[2] * s.x.w;
+  }
+  // Whether the row of the image under the kernel's is one.
+  HWY_INLINE bool has_row(const KernelWindow& w, int r) const {
+    const int64_t d = start[r][0] + kd * w.dilation[0], h = start[r][1] + kh * w.dilation[1];
+    return d >= 0 && d < w.in[0] && h >= 0 && h < w.in[1];
+  }
+  HWY_INLINE void next_row(const KernelWindow& w) {
+    if (++kh < w.kernel[1]) return;
+    kh = 0;
+    ++kd;
+  }
+};
+
 // Rows made of the image's pixels under each position of the kernel in turn.
 struct PixelRows {
-  struct Scratch {};
+  using Scratch = Windows;
   const float* x;
   const ConvShape& s;
   const float* zeros;
   int64_t steps() const { return s.window.kernel_size(); }
   int64_t step_depth() const { return s.in_per_group(); }
   template <int kRows>
-  HWY_INLINE void point(int64_t row, int64_t tap, Scratch&, const float* (&rows)[kRows]) const {
+  HWY_INLINE void begin(int64_t row, Windows& windows) const {
+    windows.begin<kRows>(s, row);
+  }
+  template <int kRows>
+  HWY_INLINE void point(int64_t, int64_t, Windows& windows, const float* (&rows)[kRows]) const {
     const KernelWindow& w = s.window;
-    const int64_t kw = tap % w.kernel[2], kh = tap / w.kernel[2] % w.kernel[1], kd = tap / w.kernel[2] / w.kernel[1];
-    Walk walk(w, row);
-    for (int r = 0; r < kRows; ++r, walk.next()) {
-      KernelWindow::Dims at = walk.start();
-      at[0] += kd * w.dilation[0];
-      at[1] += kh * w.dilation[1];
-      at[2] += kw * w.dilation[2];
-      rows[r] = pixel_or_zeros(x, s, zeros, at, walk.n);
+    const int64_t offset = windows.offset(s);
+    if (windows.inside) {
+      for (int r = 0; r < kRows; ++r) rows[r] = x + (windows.at[r] + offset);
+    } else {
+      for (int r = 0; r < kRows; ++r) {
+        const int64_t column = windows.start[r][2] + windows.kw * w.dilation[2];
+        const bool there = windows.has_row(w, r) && column >= 0 && column < w.in[2];
+        rows[r] = there ? x + (windows.at[r] + offset) : zeros;
+      }
     }
+    if (++windows.kw < w.kernel[2]) return;
+    windows.kw = 0;
+    windows.next_row(w);
   }
 };
 
@@ -107,6 +145,7 @@ struct PixelRows {
 struct KernelRows {
   static constexpr int64_t kPatch = kConvolveZeros;
   struct Scratch {
+    Windows windows;
     float patch[kMaxRows][kPatch];
   };
   const float* x;
@@ -119,21 +158,30 @@ struct KernelRows {
   int64_t steps() const { return s.window.kernel[0] * s.window.kernel[1]; }
   int64_t step_depth() const { return s.window.kernel[2] * s.in_channels; }
   template <int kRows>
-  HWY_INLINE void point(int64_t row, int64_t step, Scratch& scratch, const float* (&rows)[kRows]) const {
-    const KernelWindow& w = s.window;
-    const int64_t kh = step % w.kernel[1], kd = step / w.kernel[1];
-    Walk walk(w, row);
-    for (int r = 0; r < kRows; ++r, walk.next()) {
-      KernelWindow::Dims at = walk.start();
-      at[0] += kd * w.dilation[0];
-      at[1] += kh * w.dilation[1];
-      if (at[2] >= 0 && at[2] + w.kernel[2] <= w.in[2]) rows[r] = pixel_or_zeros(x, s, zeros, at, walk.n);
-      else rows[r] = patch(at, walk.n, scratch.patch[r]);
-    }
+  HWY_INLINE void begin(int64_t row, Scratch& scratch) const {
+    scratch.windows.begin<kRows>(s, row);
   }
-  const float* patch(KernelWindow::Dims at, int64_t n, float* to) const {
-    for (int64_t k = 0; k < s.window.kernel[2]; ++k, ++at[2]) {
-      std::copy_n(pixel_or_zeros(x, s, zeros, at, n), s.in_channels, to + k * s.in_channels);
+  template <int kRows>
+  HWY_INLINE void point(int64_t, int64_t, Scratch& scratch, const float* (&rows)[kRows]) const {
+    const KernelWindow& w = s.window;
+    Windows& windows = scratch.windows;
+    const int64_t offset = windows.offset(s);
+    if (windows.inside) {
+      for (int r = 0; r < kRows; ++r) rows[r] = x + (windows.at[r] + offset);
+    } else {
+      for (int r = 0; r < kRows; ++r) {
+        const int64_t column = windows.start[r][2];
+        if (!windows.has_row(w, r)) rows[r] = zeros;
+        else if (column >= 0 && column + w.kernel[2] <= w.in[2]) rows[r] = x + (windows.at[r] + offset);
+        else rows[r] = patch(windows.at[r] + offset, column, scratch.patch[r]);
+      }
+    }
+    windows.next_row(w);
+  }
+  const float* patch(int64_t at, int64_t column, float* to) const {
+    for (int64_t k = 0; k < s.window.kernel[2]; ++k) {
+      const bool there = column + k >= 0 && column + k < s.window.in[2];
+      std::copy_n(there ? x + (at + k * s.x.w) : zeros, s.in_channels, to + k * s.in_channels);
     }
     return to;
   }
@@ -146,6 +194,7 @@ HWY_NOINLINE void tile(const Rows& source, int64_t row, const W* b, const float*
   sums.start(bias);
   const float* rows[kRows];
   typename Rows::Scratch scratch;
+  source.template begin<kRows>(row, scratch);
   const int64_t depth = source.step_depth();
   for (int64_t s = 0; s < source.steps(); ++s, b += depth * kPanel) {
     source.point(row, s, scratch, rows);
@@ -205,16 +254,31 @@ void few_rows(const PlainRows& source, int64_t row, const W* b, const float* bia
   }
 }
 
+// The weights that are needed next, which otherwise come from memory while nothing is computed: asks for a part of them
+// with each tile, into the second-level cache.
+struct Ahead {
+  const std::byte *at = nullptr, *end = nullptr;
+
+  HWY_INLINE void ask(int64_t bytes) {
+    constexpr int64_t kLine = 64;
+    for (const std::byte* stop = at + std::min<int64_t>(bytes, end - at); at < stop; at += kLine) {
+      __builtin_prefetch(at, 0, 2);
+    }
+  }
+};
+
 // One panel (or its last columns) for rows [first, last), in tiles of nearly equal height.
 template <typename TileShape, typename W, typename Rows>
 void panel_rows(const Rows& source, const W* b, const float* bias, const TileOutput& out, int64_t column,
-                int64_t columns, const RowRange& range) {
+                int64_t columns, const RowRange& range, Ahead ahead) {
   const int64_t all = range.last_row - range.first_row, tiles = (all + TileShape::kHighest - 1) / TileShape::kHighest;
   if (tiles == 0) return;
   const int64_t low = all / tiles, end_of_high = range.first_row + all % tiles * (low + 1);
+  const int64_t with_each = (ahead.end - ahead.at) / tiles + 64;
   for (int64_t row = range.first_row; row < range.last_row;) {
     const int64_t height = row < end_of_high ? low + 1 : low;
     float* y = out.y + row * out.stride + column;
+    ahead.ask(with_each);
     const auto go = [&]<int kRows>() {
       if constexpr (kRows <= TileShape::kHighest) tile<TileShape, kRows>(source, row, b, bias, out, y, columns);
     };
@@ -243,6 +307,11 @@ void all_panels(const Rows& source, const W* data, int64_t depth, int64_t all_co
     for_parts(std::min(kPanel, all_columns - first), [&]<typename TileShape>(int64_t j, int64_t columns) {
       const W* weights = data + panel * depth * kPanel + j;
       const float* bias = out.bias ? out.bias + first + j : nullptr;
+      Ahead ahead;
+      if (panel + 1 < range.last_panel) {
+        ahead.at = reinterpret_cast<const std::byte*>(data + (panel + 1) * depth * kPanel);
+        ahead.end = reinterpret_cast<const std::byte*>(data + (panel + 2) * depth * kPanel);
+      }
       if constexpr (std::is_same_v<Rows, PlainRows>) {
         float* y = out.y + range.first_row * out.stride + first + j;
         const int64_t rows = range.last_row - range.first_row;
@@ -257,7 +326,7 @@ void all_panels(const Rows& source, const W* data, int64_t depth, int64_t all_co
       }
       // Other weights are not packed like that (packed_dtype), and each instantiation takes seconds to compile.
       if constexpr (!std::is_same_v<W, BFloat16>)
-        panel_rows<TileShape>(source, weights, bias, out, first + j, columns, range);
+        panel_rows<TileShape>(source, weights, bias, out, first + j, columns, range, ahead);
     });
   }
 }

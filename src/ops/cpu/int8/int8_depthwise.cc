@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/int8/int8_depthwise.cc"
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h, as Highway asks.
+#include "ops/cpu/each-inl.h"
 #include "ops/cpu/int8/int8_output-inl.h"
 
 #ifndef SPARKPILOT_INT8_DEPTHWISE_ONCE
@@ -29,6 +30,7 @@ struct RowJob {
   int64_t columns[kInt8DepthwiseTaps];  // byte offset of the pixel under each column of the kernel
 };
 
+int64_t word_rows(const KernelWindow& w) { return (w.kernel[1] + 1) / 2 * 2; }
 int64_t groups_of(const KernelWindow& w) { return (w.kernel[1] + kGroup - 1) / kGroup; }
 // The number of pixels of the padded image under an output row.
 int64_t pixels_under(const KernelWindow& w) {
@@ -174,37 +176,172 @@ void rows_by_dots(const RowJob& job, uint8_t* const* y) {
 }
 #endif
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#define SPARKPILOT_DEPTHWISE_WORDS 1
+// 16 channels, two kernel rows at a time: in pairs of 16 bits, whose products are added to 32 bits without rounding.
+class Taps {
+ public:
+  static constexpr int kPixels = 4;  // of a tile, which reads each pixel of the image once
+
+  explicit Taps(const RowJob& job)
+      : columns_(job.f.shape.window.kernel[2]),
+        pixel_(job.f.pixel),
+        count_(word_rows(job.f.shape.window) / 2 * columns_),
+        step_(2 * job.f.steps * kStep),
+        weights_(job.f.weights.data<int16_t>().data()) {
+    for (int64_t t = 0; t < count_; ++t) {
+      upper_[t] = job.rows[t / columns_ * 2] + job.columns[t % columns_];
+      lower_[t] = job.rows[t / columns_ * 2 + 1] + job.columns[t % columns_];
+    }
+  }
+  // What the image under the pixel at `at` adds to the sums of channels from c on.
+  HWY_INLINE void add(int64_t at, int64_t c, V (&sums)[kInt8Vectors]) const {
+    const int16_t* weights = weights_ + 2 * c;
+    for (int64_t t = 0; t < count_; ++t, weights += step_) {
+      const Words x(upper_[t] + at, lower_[t] + at);
+      x.add_products(weights, sums);
+    }
+  }
+  // The same for a tile of adjacent pixels, and a kernel of kColumns without dilation.
+  template <int kColumns, int kStride>
+  HWY_INLINE void add_tile(int64_t at, int64_t c, V (&sums)[kPixels][kInt8Vectors]) const {
+    const int16_t* weights = weights_ + 2 * c;
+    for (int64_t t = 0; t < count_; t += kColumns, weights += kColumns * step_) {
+      const uint8_t *upper = upper_[t] + at, *lower = lower_[t] + at;
+      each<(kPixels - 1) * kStride + kColumns>([&]<int i>() __attribute__((always_inline)) {
+        const Words x(upper + i * pixel_, lower + i * pixel_);
+        each<kColumns>([&]<int k>() __attribute__((always_inline)) {
+          constexpr int kTo = (i - k) / kStride;
+          if constexpr (i >= k && (i - k) % kStride == 0 && kTo < kPixels) {
+            x.add_products(weights + k * step_, sums[kTo]);
+          }
+        });
+      });
+    }
+  }
+
+ private:
+  // 16 channels of two rows.
+  struct Words {
+    HWY_INLINE Words(const uint8_t* upper, const uint8_t* lower) {
+      const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(upper));
+      const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower));
+      const __m128i first = _mm_unpacklo_epi8(a, b), second = _mm_unpackhi_epi8(a, b);
+#if HWY_TARGET == HWY_AVX2
+      x[0] = _mm256_cvtepu8_epi16(first);
+      x[1] = _mm256_cvtepu8_epi16(second);
+#else
+      x[0] = _mm512_cvtepu8_epi16(_mm256_set_m128i(second, first));
+#endif
+    }
+    HWY_INLINE void add_products(const int16_t* weights, V (&sums)[kInt8Vectors]) const {
+#if HWY_TARGET == HWY_AVX2
+      const auto* w = reinterpret_cast<const __m256i*>(weights);
+      sums[0].raw = _mm256_add_epi32(sums[0].raw, _mm256_madd_epi16(x[0], _mm256_loadu_si256(w)));
+      sums[1].raw = _mm256_add_epi32(sums[1].raw, _mm256_madd_epi16(x[1], _mm256_loadu_si256(w + 1)));
+#else
+      sums[0].raw = _mm512_add_epi32(sums[0].raw, _mm512_madd_epi16(x[0], _mm512_loadu_si512(weights)));
+#endif
+    }
+    decltype(V::raw) x[kInt8Vectors];
+  };
+
+  int64_t columns_, pixel_, count_, step_;
+  const int16_t* weights_;
+  const uint8_t *upper_[kInt8DepthwiseTaps], *lower_[kInt8DepthwiseTaps];
+};
+#else
+#define SPARKPILOT_DEPTHWISE_WORDS 0
 // 16 channels, one tap at a time: products fit in 16 bits, sums do not.
+class Taps {
+ public:
+  explicit Taps(const RowJob& job) : count_(job.f.shape.window.kernel_size()), places_(job.f.steps * kStep) {
+    const int64_t columns = job.f.shape.window.kernel[2];
+    for (int64_t t = 0; t < count_; ++t) under_[t] = job.rows[t / columns] + job.columns[t % columns];
+    weights_ = job.f.weights.data<int8_t>().data();
+  }
+  // What the pixel at `at` adds to the sums of channels from c on.
+  HWY_INLINE void add(int64_t at, int64_t c, V (&sums)[kInt8Vectors]) const {
+    const Int8Sums di;
+    const hn::Rebind<int16_t, Int8Sums> d16;
+    const hn::Rebind<uint8_t, Int8Sums> dx;
+    const hn::Rebind<int8_t, Int8Sums> dw;
+    const int8_t* weights = weights_ + c;
+    for (int64_t t = 0; t < count_; ++t, weights += places_) {
+      for (int i = 0; i < kInt8Vectors; ++i) {
+        const auto a = hn::PromoteTo(d16, hn::LoadU(dx, under_[t] + at + i * kInt8Lanes));
+        const auto b = hn::PromoteTo(d16, hn::LoadU(dw, weights + i * kInt8Lanes));
+        sums[i] = hn::Add(sums[i], hn::PromoteTo(di, hn::Mul(a, b)));
+      }
+    }
+  }
+
+ private:
+  int64_t count_, places_;
+  const uint8_t* under_[kInt8DepthwiseTaps];
+  const int8_t* weights_;
+};
+#endif
+
+#if SPARKPILOT_DEPTHWISE_WORDS
+// Computes as many tiles as fit in `pixels`; returns the number of pixels.
+template <int kColumns, int kStride, typename T>
+HWY_NOINLINE int64_t tiles_by_products(const RowJob& job, const Taps& taps, const Int8Block& block,
+                                       const int32_t* start, int64_t c, int64_t pixels, T* to) {
+  constexpr int kPixels = Taps::kPixels;
+  const int64_t channels = job.f.shape.out_channels, count = std::min(channels - c, kStep);
+  int64_t p = 0;
+  for (int64_t at = c; p + kPixels <= pixels; p += kPixels, at += kPixels * kStride * job.f.pixel) {
+    V sums[kPixels][kInt8Vectors];
+    each<kPixels>([&]<int k>() __attribute__((always_inline)) {
+      each<kInt8Vectors>([&]<int i>() __attribute__((always_inline)) {
+        sums[k][i] = hn::LoadU(Int8Sums(), start + c + i * kInt8Lanes);
+      });
+    });
+    taps.template add_tile<kColumns, kStride>(at, c, sums);
+    each<kPixels>([&]<int k>() __attribute__((always_inline)) {
+      block.store(sums[k], to, count);
+      to += channels;
+    });
+  }
+  return p;
+}
+#endif
+
 template <typename T>
 void row_by_products(const RowJob& job, T* y) {
   const Int8Sums di;
-  const hn::Rebind<int16_t, Int8Sums> d16;
-  const hn::Rebind<uint8_t, Int8Sums> dx;
-  const hn::Rebind<int8_t, Int8Sums> dw;
   const Int8Depthwise& f = job.f;
   const KernelWindow& w = f.shape.window;
-  const int64_t channels = f.shape.out_channels, places = f.steps * kStep, taps = w.kernel_size();
-  const uint8_t* under[kInt8DepthwiseTaps];
-  for (int64_t t = 0; t < taps; ++t) under[t] = job.rows[t / w.kernel[2]] + job.columns[t % w.kernel[2]];
+  const int64_t channels = f.shape.out_channels;
+  const Taps taps(job);
   Int8Output out = job.out;
   out.multiplier = f.multiplier.data<float>().data();
   out.shift = f.shift.data<float>().data();
   const int32_t* start = f.start.data<int32_t>().data();
+#if SPARKPILOT_DEPTHWISE_WORDS
+  auto tiles = w.dilation[2] != 1 ? nullptr : [&]() {
+    switch (2 * w.kernel[2] + w.stride[2]) {
+      case 7: return &tiles_by_products<3, 1, T>;
+      case 8: return &tiles_by_products<3, 2, T>;
+      case 11: return &tiles_by_products<5, 1, T>;
+      case 12: return &tiles_by_products<5, 2, T>;
+      default: return static_cast<decltype(&tiles_by_products<3, 1, T>)>(nullptr);
+    }
+  }();
+#endif
   for (int64_t c = 0; c < channels; c += kStep) {
     const Int8Block block(out, c);
-    int64_t at = c;
-    T* to = y + c;
-    for (int64_t p = 0; p < w.out[2]; ++p, at += f.pixel, to += channels) {
+    int64_t p = 0;
+#if SPARKPILOT_DEPTHWISE_WORDS
+    if (tiles) p = tiles(job, taps, block, start, c, w.out[2], y + c);
+#endif
+    const int64_t next = w.stride[2] / f.phases * f.pixel;
+    int64_t at = c + p * next;
+    for (T* to = y + c + p * channels; p < w.out[2]; ++p, at += next, to += channels) {
       V sums[kInt8Vectors];
       for (int i = 0; i < kInt8Vectors; ++i) sums[i] = hn::LoadU(di, start + c + i * kInt8Lanes);
-      const int8_t* weights = f.weights.data<int8_t>().data() + c;
-      for (int64_t t = 0; t < taps; ++t, weights += places) {
-        for (int i = 0; i < kInt8Vectors; ++i) {
-          const auto a = hn::PromoteTo(d16, hn::LoadU(dx, under[t] + at + i * kInt8Lanes));
-          const auto b = hn::PromoteTo(d16, hn::LoadU(dw, weights + i * kInt8Lanes));
-          sums[i] = hn::Add(sums[i], hn::PromoteTo(di, hn::Mul(a, b)));
-        }
-      }
+      taps.add(at, c, sums);
       block.store(sums, to, std::min(channels - c, kStep));
     }
   }
@@ -234,6 +371,8 @@ void copy_target(const uint8_t* from, const uint8_t* end, int64_t pixels, int64_
 }
 
 bool has_dots_target() { return HWY_TARGET == HWY_AVX3 && cpu_features().avx512_vnni; }
+bool has_words_target() { return SPARKPILOT_DEPTHWISE_WORDS; }
+#undef SPARKPILOT_DEPTHWISE_WORDS
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -246,6 +385,7 @@ namespace sparkpilot {
 HWY_EXPORT(rows_target);
 HWY_EXPORT(copy_target);
 HWY_EXPORT(has_dots_target);
+HWY_EXPORT(has_words_target);
 
 namespace {
 
@@ -262,11 +402,11 @@ bool rows_pair(const KernelWindow& w) {
   return w.dilation[1] == 1 && (w.kernel[1] + w.stride[1] + kGroup - 1) / kGroup == groups_of(w);
 }
 
-// Copies one row of the image with its padding, with the pixels of each phase of the stride together.
+// Copies one row of the image with its padding, with the pixels of each phase together.
 void copy_row(const Int8Depthwise& f, const uint8_t* x, int64_t n, int64_t h, uint8_t* to) {
   const ConvShape& s = f.shape;
   const KernelWindow& w = s.window;
-  const int64_t channels = s.in_channels, stride = w.stride[2], pixels = (pixels_under(w) + stride - 1) / stride;
+  const int64_t channels = s.in_channels, stride = f.phases, pixels = (pixels_under(w) + stride - 1) / stride;
   const int64_t pixel = f.pixel;
   const bool inside = h >= 0 && h < w.in[1];
   const uint8_t* row = x + n * s.x.n + h * s.x.h;
@@ -294,10 +434,10 @@ void copy_row(const Int8Depthwise& f, const uint8_t* x, int64_t n, int64_t h, ui
 }  // namespace
 
 int64_t Int8Depthwise::phase_bytes() const {
-  const int64_t stride = shape.window.stride[2], pixels = (pixels_under(shape.window) + stride - 1) / stride;
+  const int64_t pixels = (pixels_under(shape.window) + phases - 1) / phases;
   return aligned(pixels * pixel) + kDotStep;
 }
-int64_t Int8Depthwise::row_bytes() const { return shape.window.stride[2] * phase_bytes(); }
+int64_t Int8Depthwise::row_bytes() const { return phases * phase_bytes(); }
 int64_t Int8Depthwise::kept_rows() const { return rows_under(shape.window, pairs ? 2 : 1); }
 int64_t Int8Depthwise::scratch_bytes() const { return kept_rows() * row_bytes() + kAlign; }
 
@@ -319,13 +459,17 @@ Int8Depthwise pack_depthwise_int8(const ConvShape& shape, const int8_t* weights,
   f.pairs = f.pairs && f.dots;
   f.step = f.dots ? kDotStep : kStep;
   f.pixel = f.dots && !flat ? whole : channels;
+  f.phases = f.dots ? w.stride[2] : 1;
   f.steps = f.dots ? dot_steps : (channels + kStep - 1) / kStep;
   const int64_t places = f.steps * f.step;
-  f.weights = Tensor::zeros(DType::i8, f.dots ? Shape{f.steps, dot_weights} : Shape{taps, places});
+  const bool words = !f.dots && HWY_DYNAMIC_DISPATCH(has_words_target)();
+  f.weights = words ? Tensor::zeros(DType::i16, Shape{word_rows(w) / 2, columns, places, 2})
+                    : Tensor::zeros(DType::i8, f.dots ? Shape{f.steps, dot_weights} : Shape{taps, places});
   f.start = Tensor::zeros(DType::i32, Shape{places});
   f.multiplier = Tensor::zeros(DType::f32, Shape{places});
   f.shift = Tensor::zeros(DType::f32, Shape{places});
-  auto* packed = f.weights.data<int8_t>().data();
+  auto* const packed = words ? nullptr : f.weights.data<int8_t>().data();
+  auto* const packed_words = words ? f.weights.data<int16_t>().data() : nullptr;
   for (int64_t i = 0; i < places; ++i) {
     const int64_t step = i / f.step, in_step = i % f.step;
     int64_t c = f.dots ? step * kDotStep + dot_channel(in_step) : i;
@@ -335,7 +479,9 @@ Int8Depthwise pack_depthwise_int8(const ConvShape& shape, const int8_t* weights,
     f.multiplier.data<float>()[static_cast<size_t>(i)] = multiplier[c];
     f.shift.data<float>()[static_cast<size_t>(i)] = shift[c];
     for (int64_t t = 0; t < taps; ++t) {
-      if (!f.dots) packed[t * places + i] = weights[c * taps + t];
+      const int64_t word = (t / columns / 2 * columns + t % columns) * places + i;
+      if (words) packed_words[2 * word + t / columns % 2] = weights[c * taps + t];
+      else if (!f.dots) packed[t * places + i] = weights[c * taps + t];
       for (int64_t y = 0; f.dots && y < (f.pairs ? 2 : 1); ++y) {
         const int64_t row = t / columns + y * w.stride[1];
         const int64_t operand = (y * groups_of(w) + row / kGroup) * columns + t % columns;
@@ -351,11 +497,11 @@ void depthwise_int8(const Int8Depthwise& f, const uint8_t* x, const Int8Output& 
   const KernelWindow& w = f.shape.window;
   auto* ring = reinterpret_cast<uint8_t*>(scratch);
   ring += aligned(reinterpret_cast<intptr_t>(ring)) - reinterpret_cast<intptr_t>(ring);
-  const int64_t kept = f.kept_rows(), row_bytes = f.row_bytes(), stride = w.stride[2];
+  const int64_t kept = f.kept_rows(), row_bytes = f.row_bytes();
   RowJob job{f, out, {}, {}};
   for (int64_t k = 0; k < w.kernel[2]; ++k) {
     const int64_t pixel = k * w.dilation[2];
-    job.columns[k] = pixel % stride * f.phase_bytes() + pixel / stride * f.pixel;
+    job.columns[k] = pixel % f.phases * f.phase_bytes() + pixel / f.phases * f.pixel;
   }
   int64_t n = -1, copied = 0;  // rows of image n before `copied` are in the ring, up to its size
   for (int64_t row = first_row; row < last_row;) {

@@ -16,11 +16,13 @@ struct Int8Depthwise {
   int64_t step = 0;     // elements per vector
   int64_t steps = 0;    // vectors per pixel; or, if dots continue over its end, vectors until channels repeat
   int64_t pixel = 0;    // bytes per pixel in scratch: its channels, or whole vectors
-  // i8: for dots [steps, output row, 4 kernel rows, kernel columns, step, 4], else [taps, steps * step].
+  int64_t phases = 1;   // of a row in scratch: every phases-th pixel lies beside the next
+  // i8: for dots [steps, output row, 4 kernel rows, kernel columns, step, 4], else [taps, steps * step]; or, on x86, i16
+  // of two kernel rows each: [half of the kernel rows, kernel columns, steps * step, 2].
   Tensor weights;
   Tensor start, multiplier, shift;  // [steps * step], in the vectors' order
 
-  int64_t phase_bytes() const;    // of every stride-th pixel of a padded row
+  int64_t phase_bytes() const;    // of a phase of a padded row
   int64_t row_bytes() const;      // of a padded row: its phases, concatenated
   int64_t kept_rows() const;      // rows that are in scratch at once
   int64_t scratch_bytes() const;  // what depthwise_int8 needs

@@ -27,18 +27,26 @@ constexpr int kInt8Vectors = static_cast<int>(Int8Matrix::kBlock) / kInt8Lanes; 
 HWY_INLINE hn::Vec<Int8Sums> round_in_range(hn::Vec<Int8Reals> v) {
 #if HWY_TARGET == HWY_AVX3
   return hn::Vec<Int8Sums>{_mm512_cvtps_epi32(v.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Vec<Int8Sums>{_mm256_cvtps_epi32(v.raw)};
 #else
   return hn::NearestInt(v);
 #endif
 }
 
+// Numbers that fit in T, of a whole block.
 template <typename T>
-HWY_INLINE void store_bytes(hn::Vec<Int8Sums> v, T* to) {
+HWY_INLINE void store_bytes(const hn::Vec<Int8Sums> (&v)[kInt8Vectors], T* to) {
 #if HWY_TARGET == HWY_AVX3
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v.raw));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(v[0].raw));
+#elif HWY_TARGET == HWY_AVX2
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v[0].raw, v[1].raw), 0xD8);
+  const __m128i first = _mm256_castsi256_si128(words), second = _mm256_extracti128_si256(words, 1);
+  const __m128i bytes = std::is_signed_v<T> ? _mm_packs_epi16(first, second) : _mm_packus_epi16(first, second);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
 #else
   const hn::Rebind<T, Int8Sums> d;
-  hn::StoreU(hn::DemoteTo(d, v), d, to);
+  for (int i = 0; i < kInt8Vectors; ++i) hn::StoreU(hn::DemoteTo(d, v[i]), d, to + i * kInt8Lanes);
 #endif
 }
 
@@ -72,6 +80,7 @@ struct Int8Block {
   template <typename T>
   HWY_INLINE void store_all(const hn::Vec<Int8Sums> (&sums)[kInt8Vectors], T* y) const {
     const Int8Reals df;
+    [[maybe_unused]] hn::Vec<Int8Sums> rounded[kInt8Vectors];
     HWY_UNROLL(16)
     for (int i = 0; i < kInt8Vectors; ++i) {
       if constexpr (std::is_same_v<T, int32_t>) {
@@ -79,12 +88,12 @@ struct Int8Block {
         continue;
       }
       const auto v = hn::MulAdd(hn::ConvertTo(df, sums[i]), multiplier[i], shift[i]);
-      if constexpr (std::is_same_v<T, float>) {
-        hn::StoreU(v, df, y + i * kInt8Lanes);
-      } else if constexpr (sizeof(T) == 1) {
-        store_bytes(hn::Add(round_in_range(hn::Min(hn::Max(v, low), high)), zero), y + i * kInt8Lanes);
+      if constexpr (std::is_same_v<T, float>) hn::StoreU(v, df, y + i * kInt8Lanes);
+      if constexpr (sizeof(T) == 1) {
+        rounded[i] = hn::Add(round_in_range(hn::Min(hn::Max(v, low), high)), zero);
       }
     }
+    if constexpr (sizeof(T) == 1) store_bytes(rounded, y);
   }
 };
 

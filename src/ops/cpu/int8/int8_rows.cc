@@ -23,25 +23,28 @@ template <typename A, typename B, typename Y>
 void add_as(const void* a, const void* b, void* y, int64_t n, const Int8Sum& s) {
   const Int8Sums di;
   const Int8Reals df;
-  const auto vector = [&](const void* from_a, const void* from_b, int64_t i, Y* to) {
-    const auto other = hn::Mul(load_reals<B>(from_b, i, s.b_zero), hn::Set(df, s.b_scale));
-    auto v = hn::MulAdd(load_reals<A>(from_a, i, s.a_zero), hn::Set(df, s.a_scale), other);
-    v = hn::Min(hn::Max(v, hn::Set(df, s.low)), hn::Set(df, s.high));
-    store_bytes(hn::Add(round_in_range(v), hn::Set(di, s.zero)), to);
+  constexpr int64_t kBlock = Int8Matrix::kBlock;
+  const auto block = [&](const void* from_a, const void* from_b, int64_t i, Y* to) {
+    hn::Vec<Int8Sums> sums[kInt8Vectors];
+    for (int k = 0; k < kInt8Vectors; ++k, i += kInt8Lanes) {
+      const auto other = hn::Mul(load_reals<B>(from_b, i, s.b_zero), hn::Set(df, s.b_scale));
+      const auto v = hn::MulAdd(load_reals<A>(from_a, i, s.a_zero), hn::Set(df, s.a_scale), other);
+      const auto limited = hn::Min(hn::Max(v, hn::Set(df, s.low)), hn::Set(df, s.high));
+      sums[k] = hn::Add(round_in_range(limited), hn::Set(di, s.zero));
+    }
+    store_bytes(sums, to);
   };
   int64_t i = 0;
-  for (; i + kInt8Lanes <= n; i += kInt8Lanes) vector(a, b, i, static_cast<Y*>(y) + i);
-  if constexpr (kInt8Lanes > 1) {
-    if (i == n) return;
-    const auto left = static_cast<size_t>(n - i);
-    A last_a[kInt8Lanes] = {};
-    B last_b[kInt8Lanes] = {};
-    Y last_y[kInt8Lanes];
-    std::memcpy(last_a, static_cast<const A*>(a) + i, left);
-    std::memcpy(last_b, static_cast<const B*>(b) + i, left);
-    vector(last_a, last_b, 0, last_y);
-    std::memcpy(static_cast<Y*>(y) + i, last_y, left);
-  }
+  for (; i + kBlock <= n; i += kBlock) block(a, b, i, static_cast<Y*>(y) + i);
+  if (i == n) return;
+  const auto left = static_cast<size_t>(n - i);
+  A last_a[kBlock] = {};
+  B last_b[kBlock] = {};
+  Y last_y[kBlock];
+  std::memcpy(last_a, static_cast<const A*>(a) + i, left);
+  std::memcpy(last_b, static_cast<const B*>(b) + i, left);
+  block(last_a, last_b, 0, last_y);
+  std::memcpy(static_cast<Y*>(y) + i, last_y, left);
 }
 
 // Looks up each 16 bytes of the table for all elements; indices outside them give 0.
