@@ -7,10 +7,24 @@
 #include <cstring>
 
 #include "base/parallel.h"
+#include "tensor/huge_pages.h"
 
 namespace sparkpilot {
 namespace {
-constexpr int64_t kHugePage = int64_t{2} << 20;
+
+constexpr int64_t kHugePage = HugePages::kPage;
+constexpr int64_t kShared = int64_t{16} << 10;  // buffers from this size on share huge pages
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1  // as g++ has it
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kShares = false;  // so that what is written beyond the end of a buffer is found
+#else
+constexpr bool kShares = true;
+#endif
+
 }  // namespace
 
 int64_t physical_memory() {
@@ -35,13 +49,16 @@ Buffer::Buffer(int64_t bytes) : size_(bytes) {
   if (bytes < 0 || bytes > physical_memory()) {
     fail("{} bytes of memory wanted, the machine has {}", bytes, physical_memory());
   }
-  const bool large = bytes >= 2 * kHugePage;
+  // Weights and arenas are read from front to back in every run: huge pages avoid most of the TLB misses.
+  const bool large = bytes >= 2 * kHugePage, shares = kShares && !large && bytes >= kShared;
   const int64_t unit = large ? kHugePage : static_cast<int64_t>(kAlignment);
   const int64_t reserved = (bytes + static_cast<int64_t>(kAlignment) + unit - 1) / unit * unit;
-  data_ = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(reserved)));
+  data_ = shares
+              ? HugePages::shared().allocate(reserved)
+              : static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(reserved)));
   if (!data_) fail("out of memory: {} bytes wanted", bytes);
-  release_ = [data = data_] { std::free(data); };
-  // Large weights and arenas are read from front to back in every run: huge pages avoid most of the TLB misses.
+  if (shares) release_ = [data = data_, reserved] { HugePages::shared().free(data, reserved); };
+  else release_ = [data = data_] { std::free(data); };
   if (large) ::madvise(data_, static_cast<size_t>(reserved), MADV_HUGEPAGE);
   std::memset(data_ + bytes, 0, static_cast<size_t>(std::min<int64_t>(reserved - bytes, kAlignment)));
 }
