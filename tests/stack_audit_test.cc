@@ -136,7 +136,11 @@ TEST_F(StackAudit, APlanForAnotherGpuThanTheMachinesOwnIsTold) {
 }
 
 TEST_F(StackAudit, WrongUsageIsRefused) {
-  expect_usage_error("stack audit --gpu voodoo", "no GPU is known as \"voodoo\"");
+  // Said before anything is read.
+  for (const std::string command : {"audit", "plan", "verify"}) {
+    expect_usage_error("stack " + command + " --gpu voodoo --path " + quoted("nowhere"),
+                       "no GPU is known as \"voodoo\"");
+  }
   expect_usage_error("stack audit --path " + quoted("nowhere"), "no such file or folder");
   expect_usage_error("stack audit --python " + quoted("libraries"), "no Python environment");
   expect_usage_error("stack audit --root " + quoted("nowhere"), "expected a folder");

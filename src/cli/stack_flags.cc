@@ -42,6 +42,11 @@ stack::Audit run_audit(const Program& program, const StackFlags& flags, stack::A
   return stack::audit(options);
 }
 
+// Before libraries are read, which can take half a minute.
+void expect_known_gpu(const StackFlags& flags) {
+  if (!flags.gpu.empty()) stack::parse_gpu(flags.gpu);
+}
+
 }  // namespace
 
 void add_stack_flags(Command command, StackFlags& flags) {
@@ -58,6 +63,7 @@ void add_stack_flags(Command command, StackFlags& flags) {
 }
 
 stack::Audit audit_of(const Program& program, const StackFlags& flags) {
+  expect_known_gpu(flags);
   if (!flags.from.empty()) return stack::read_audit_json(read_file(flags.from), flags.from);
   stack::AuditOptions options;
   for (const std::string& path : flags.paths) options.paths.push_back(placed(flags, path));
@@ -66,6 +72,7 @@ stack::Audit audit_of(const Program& program, const StackFlags& flags) {
 }
 
 stack::Audit audit_of(const Program& program, const StackFlags& flags, const std::string& thing) {
+  expect_known_gpu(flags);
   if (thing.ends_with(".json")) return stack::read_audit_json(read_file(thing), thing);
   stack::AuditOptions options;
   const fs::path path = placed(flags, thing);
