@@ -32,8 +32,8 @@ function(sparkpilot_library)
   target_link_options(sparkpilot_library INTERFACE ${SPARKPILOT_SANITIZE_FLAGS})
 endfunction()
 
-# The environment for learning, as a shared library of C functions (include/sparkpilot/sim_env.h). Of the room ops it takes the file
-# that finds kernels, and of others what that and the simulator use: it needs none of the libraries of the rest.
+# The environment for learning, as a shared library of C functions (include/sparkpilot/sim_env.h). Of the room ops it takes the
+# file that finds kernels, and of others what that and the simulator use: it needs none of the libraries of the rest.
 function(sparkpilot_sim_library)
   if(NOT TARGET sim OR SPARKPILOT_PLAIN OR SPARKPILOT_SANITIZE OR SPARKPILOT_FUZZ)
     return()

@@ -31,8 +31,8 @@ cmake --log-level=WARNING --preset readers >/dev/null
 cmake --build build-readers -j "$jobs" --target "${readers[@]/%/_test}"
 export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
 export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.txt:print_suppressions=0
-# Data sets are built by the whole drive, for minutes here; what reads them has tests of its own. The longest trainings are of what
-# others read, too.
+# Left out: data sets are built by the whole drive, for minutes here, and what reads them has tests of its own; the longest trainings
+# read nothing that shorter ones do not read.
 run_ctest build-readers -R "^($(IFS='|'; echo "${readers[*]}"))/" \
   -E '^train/(Build[.]|Tiny/Bf16[.]|StudentTest[.](LayersAreComparedWithATeachers|ABaseOfFewerBitsIsTheRoundedModel)$)'
 

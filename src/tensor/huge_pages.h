@@ -1,5 +1,5 @@
-// Memory for buffers that are smaller than a huge page, several of them in one: weights of a network are read from
-// front to back in every run, and each of its products would otherwise miss the TLB once for 4 KiB.
+// Memory for buffers below some megabytes, several of them in one huge page: weights of a network are read from front
+// to back in every run, and would otherwise miss the TLB every 4 KiB.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace sparkpilot {
 class HugePages {
  public:
   static constexpr int64_t kPage = int64_t{2} << 20;
-  static constexpr int64_t kChunk = 4 * kPage;  // taken from the system at once; what is not written takes no memory
+  static constexpr int64_t kChunk = 4 * kPage;  // taken from the system at once; it gives a page when that is written
   static constexpr int64_t kAlignment = 64;
 
   // Of the process. It is never destroyed, since buffers may outlive everything else.
@@ -24,16 +24,21 @@ class HugePages {
   HugePages(const HugePages&) = delete;
   HugePages& operator=(const HugePages&) = delete;
 
-  // `bytes`: 1 to kChunk. Null: out of memory. What it holds is unspecified.
+  // `bytes`: 1 to kChunk. Null, or std::bad_alloc: out of memory. What it holds is unspecified.
   std::byte* allocate(int64_t bytes);
-  // What allocate() returned, with as many bytes. A chunk of which nothing is in use goes back to the system.
-  void free(std::byte* memory, int64_t bytes);
+  // What allocate() returned. Of the chunks of which nothing is in use one is kept.
+  void free(std::byte* memory) noexcept;
   int64_t chunks() const;
 
  private:
+  using Pieces = std::map<std::byte*, int64_t>;  // bytes by address
+  Pieces::iterator add_chunk();
+
   mutable std::mutex mutex_;
-  std::map<std::byte*, int64_t> free_;    // by address; no two are adjacent in one chunk
-  std::map<std::byte*, int64_t> chunks_;  // bytes in use of each
+  // A piece is in one of them, and takes its node along: what is given back allocates nothing. No two free ones are
+  // adjacent in one chunk.
+  Pieces free_, used_;
+  Pieces chunks_;  // bytes in use of each
 };
 
 }  // namespace sparkpilot

@@ -14,13 +14,11 @@ namespace {
 
 constexpr int64_t kHugePage = HugePages::kPage;
 constexpr int64_t kShared = int64_t{16} << 10;  // buffers from this size on share huge pages
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1  // as g++ has it
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kShares = false;  // so that what is written beyond the end of a buffer is found
+// Not under the address sanitizer, which then finds what is written beyond the end of a buffer.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kShares = false;
+#elif defined(__has_feature)
+constexpr bool kShares = !__has_feature(address_sanitizer);
 #else
 constexpr bool kShares = true;
 #endif
@@ -57,7 +55,7 @@ Buffer::Buffer(int64_t bytes) : size_(bytes) {
               ? HugePages::shared().allocate(reserved)
               : static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(reserved)));
   if (!data_) fail("out of memory: {} bytes wanted", bytes);
-  if (shares) release_ = [data = data_, reserved] { HugePages::shared().free(data, reserved); };
+  if (shares) release_ = [data = data_] { HugePages::shared().free(data); };
   else release_ = [data = data_] { std::free(data); };
   if (large) ::madvise(data_, static_cast<size_t>(reserved), MADV_HUGEPAGE);
   std::memset(data_ + bytes, 0, static_cast<size_t>(std::min<int64_t>(reserved - bytes, kAlignment)));

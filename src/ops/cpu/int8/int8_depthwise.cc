@@ -178,7 +178,8 @@ void rows_by_dots(const RowJob& job, uint8_t* const* y) {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 #define SPARKPILOT_DEPTHWISE_WORDS 1
-// 16 channels, two kernel rows at a time: in pairs of 16 bits, whose products are added to 32 bits without rounding.
+// 16 channels, two kernel rows at a time: in pairs of 16 bits, whose products are added to 32 bits, which cannot
+// overflow.
 class Taps {
  public:
   static constexpr int kPixels = 4;  // of a tile, which reads each pixel of the image once
@@ -320,7 +321,7 @@ void row_by_products(const RowJob& job, T* y) {
   out.shift = f.shift.data<float>().data();
   const int32_t* start = f.start.data<int32_t>().data();
 #if SPARKPILOT_DEPTHWISE_WORDS
-  auto tiles = w.dilation[2] != 1 ? nullptr : [&]() {
+  auto tiles = w.dilation[2] != 1 || w.stride[2] > 2 ? nullptr : [&]() {
     switch (2 * w.kernel[2] + w.stride[2]) {
       case 7: return &tiles_by_products<3, 1, T>;
       case 8: return &tiles_by_products<3, 2, T>;

@@ -17,8 +17,8 @@ struct Int8Depthwise {
   int64_t steps = 0;    // vectors per pixel; or, if dots continue over its end, vectors until channels repeat
   int64_t pixel = 0;    // bytes per pixel in scratch: its channels, or whole vectors
   int64_t phases = 1;   // of a row in scratch: every phases-th pixel lies beside the next
-  // i8: for dots [steps, output row, 4 kernel rows, kernel columns, step, 4], else [taps, steps * step]; or, on x86, i16
-  // of two kernel rows each: [half of the kernel rows, kernel columns, steps * step, 2].
+  // i8: for dots [steps, output row, 4 kernel rows, kernel columns, step, 4], else [taps, steps * step]; or, on x86-64,
+  // i16 of two kernel rows each: [half of the kernel rows, kernel columns, steps * step, 2].
   Tensor weights;
   Tensor start, multiplier, shift;  // [steps * step], in the vectors' order
 

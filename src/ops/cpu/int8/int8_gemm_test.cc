@@ -114,7 +114,7 @@ void check_depthwise(const Filter& c, DType dtype, bool fast) {
                          {"pads", pads},
                          {"strides", strides},
                          {"dilations", std::vector<int64_t>{c.dilation, c.dilation}}};
-  constexpr int64_t kHeight = 11, kWidth = 9;
+  constexpr int64_t kHeight = 11, kWidth = 14;
   const ConvShape s =
       conv_shape(attrs, Shape{2, kHeight, kWidth, channels}, Shape{channels, 1, c.kernel, c.kernel}, true);
   const auto n = static_cast<size_t>(channels), taps = static_cast<size_t>(c.kernel * c.kernel);
@@ -161,6 +161,9 @@ TEST(Int8Depthwise, IsExactOnEveryTarget) {
       for (const int64_t stride : {1, 2, 3}) {
         for (const int64_t kernel : {3, 5}) check_depthwise({channels, kernel, stride}, DType::u8, fast);
       }
+    }
+    for (const auto& [kernel, stride] : {std::pair{2, 3}, {2, 4}, {4, 3}, {4, 4}}) {
+      check_depthwise({33, kernel, stride}, DType::u8, fast);
     }
     check_depthwise({80, 4, 1, 2, false}, DType::i8, fast);
     check_depthwise({96, 7, 1, 1, false}, DType::i8, fast);
