@@ -44,7 +44,7 @@ struct PlainRows {
   template <int kRows>
   HWY_INLINE void begin(int64_t, Scratch&) const {}
   template <int kRows>
-  HWY_INLINE void point(int64_t row, int64_t, Scratch&, const float* (&rows)[kRows]) const {
+  HWY_INLINE void point(int64_t row, Scratch&, const float* (&rows)[kRows]) const {
     for (int r = 0; r < kRows; ++r) rows[r] = a + (row + r) * stride;
   }
 };
@@ -122,7 +122,7 @@ struct PixelRows {
     windows.begin<kRows>(s, row);
   }
   template <int kRows>
-  HWY_INLINE void point(int64_t, int64_t, Windows& windows, const float* (&rows)[kRows]) const {
+  HWY_INLINE void point(int64_t, Windows& windows, const float* (&rows)[kRows]) const {
     const KernelWindow& w = s.window;
     const int64_t offset = windows.offset(s);
     if (windows.inside) {
@@ -162,7 +162,7 @@ struct KernelRows {
     scratch.windows.begin<kRows>(s, row);
   }
   template <int kRows>
-  HWY_INLINE void point(int64_t, int64_t, Scratch& scratch, const float* (&rows)[kRows]) const {
+  HWY_INLINE void point(int64_t, Scratch& scratch, const float* (&rows)[kRows]) const {
     const KernelWindow& w = s.window;
     Windows& windows = scratch.windows;
     const int64_t offset = windows.offset(s);
@@ -197,7 +197,7 @@ HWY_NOINLINE void tile(const Rows& source, int64_t row, const W* b, const float*
   source.template begin<kRows>(row, scratch);
   const int64_t depth = source.step_depth();
   for (int64_t s = 0; s < source.steps(); ++s, b += depth * kPanel) {
-    source.point(row, s, scratch, rows);
+    source.point(row, scratch, rows);
     sums.add(rows, depth, b);
   }
   sums.store(out, y, columns);
@@ -218,7 +218,7 @@ HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, con
   s3.start(nullptr);
   const float* rows[kRows];
   PlainRows::Scratch scratch;
-  source.point(row, 0, scratch, rows);
+  source.point(row, scratch, rows);
   int64_t p = 0;
 #if SPARKPILOT_NEON
   for (; p + 4 <= source.depth; p += 4) {

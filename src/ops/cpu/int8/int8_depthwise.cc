@@ -407,26 +407,26 @@ bool rows_pair(const KernelWindow& w) {
 void copy_row(const Int8Depthwise& f, const uint8_t* x, int64_t n, int64_t h, uint8_t* to) {
   const ConvShape& s = f.shape;
   const KernelWindow& w = s.window;
-  const int64_t channels = s.in_channels, stride = f.phases, pixels = (pixels_under(w) + stride - 1) / stride;
+  const int64_t channels = s.in_channels, phases = f.phases, pixels = (pixels_under(w) + phases - 1) / phases;
   const int64_t pixel = f.pixel;
   const bool inside = h >= 0 && h < w.in[1];
   const uint8_t* row = x + n * s.x.n + h * s.x.h;
-  for (int64_t phase = 0; phase < stride; ++phase, to += f.phase_bytes()) {
-    // Pixel i is column phase + i * stride - pad of the image.
+  for (int64_t phase = 0; phase < phases; ++phase, to += f.phase_bytes()) {
+    // Pixel i is column phase + i * phases - pad of the image.
     const int64_t column = phase - w.pad_begin[2];
-    const int64_t first = std::clamp<int64_t>((stride - 1 - column) / stride, 0, pixels);
-    const int64_t last = std::clamp<int64_t>((w.in[2] - column + stride - 1) / stride, first, pixels);
+    const int64_t first = std::clamp<int64_t>((phases - 1 - column) / phases, 0, pixels);
+    const int64_t last = std::clamp<int64_t>((w.in[2] - column + phases - 1) / phases, first, pixels);
     if (!inside || first == last) {
       std::fill_n(to, pixels * pixel, f.padding);
       continue;
     }
     std::fill_n(to, first * pixel, f.padding);
-    const uint8_t* from = row + (column + first * stride) * channels;
-    if (stride == 1 && pixel == channels) {
+    const uint8_t* from = row + (column + first * phases) * channels;
+    if (phases == 1 && pixel == channels) {
       std::copy_n(from, (last - first) * channels, to + first * channels);
     } else {
       HWY_DYNAMIC_DISPATCH(copy_target)
-      (from, x + s.batch * s.x.n, last - first, channels, stride * channels, to + first * pixel, pixel);
+      (from, x + s.batch * s.x.n, last - first, channels, phases * channels, to + first * pixel, pixel);
     }
     std::fill_n(to + last * pixel, (pixels - last) * pixel, f.padding);
   }
