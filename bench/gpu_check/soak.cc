@@ -12,7 +12,7 @@
 namespace sparkpilot::gpu_check {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kSecondNs = 1'000'000'000;
 
 // Least, mean and most of what a sensor said; null if it said nothing.
 class Range {
@@ -87,20 +87,20 @@ Outcome soak(const Options& options, const Json& go_on) {
   const int64_t end = start + static_cast<int64_t>((options.soak_minutes * 60 - seconds_before) * 1e9);
   const auto seconds = [&](int64_t now) { return seconds_before + static_cast<double>(now - start) * 1e-9; };
   Minute minute;
-  int64_t next_reading = start + kSecond, next_minute = start + 60 * kSecond;
+  int64_t next_reading = start + kSecondNs, next_minute = start + 60 * kSecondNs;
   for (bool last = false; !last;) {
     made.session.run();
     ++minute.runs;
     const int64_t now = now_ns();
-    out.out_of_time = now < end && options.until - now < 2 * kSecond;
+    out.out_of_time = now < end && options.until - now < 2 * kSecondNs;
     last = now >= end || out.out_of_time;
     if (now < next_reading && !last) continue;
-    next_reading += kSecond;
+    next_reading += kSecondNs;
     minute.add(sampler.next(), options.ordinal);
     if (!same_bits(outputs_of(made.session), expected) && out.failures.empty())
       out.failures.push_back(fmt::format("other bits after {:.0f} s", seconds(now)));
     if (now < next_minute && !last) continue;
-    next_minute += 60 * kSecond;
+    next_minute += 60 * kSecondNs;
     out.figures["seconds"] = seconds(now);
     out.figures["minutes"].push_back(minute.json(seconds(now)));
     minute = Minute();

@@ -9,9 +9,9 @@
 
 #include "adapters/matrices.h"
 #include "base/base64.h"
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/fnv.h"
+#include "base/json.h"
 #include "tensor/tensor.h"
 
 namespace sparkpilot {
@@ -137,7 +137,7 @@ void merge_adapters(Graph& base, const std::vector<ScaledAdapter>& adapters) {
     }
     set_layer_weights(base, sum.layer, merged);
   }
-  base.metadata[std::string(kMerged)] = record.dump();
+  base.metadata[std::string(kMerged)] = json_text(record);
 }
 
 void unmerge_adapter(Graph& merged, const Adapter& adapter) {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "adapters/peft_files.h"
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/with_file.h"
 #include "tensor/safetensors.h"
 
@@ -276,7 +276,7 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
   make_folders(folder);
   save_safetensors(folder / kTensors, file);
   AtomicFile config(folder / kConfig);
-  config.write(config_of(adapter).dump(2) + "\n");
+  config.write(json_text(config_of(adapter), 2) + "\n");
   config.commit();
 }
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <map>
 
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "bench/facts.h"
 
 namespace sparkpilot {
@@ -19,7 +19,7 @@ constexpr size_t kMostModels = 1000, kMostRepeats = 1000;
 
 std::string text_of(const Json& value) {
   constexpr size_t kLongest = 200;
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json_text(value);
   if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
   return text;
 }

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "adapters/load_model.h"
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/with_file.h"
 #include "bench/summary.h"
 #include "passes/small_weights.h"
@@ -89,7 +89,7 @@ void save_calibration(const Calibration& calibration, const std::filesystem::pat
                   {"samples", calibration.samples},
                   {"largest_magnitude", std::move(largest)}};
   AtomicFile to(file);
-  to.write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  to.write(json_text(json, 2) + "\n");
   to.commit();
 }
 
@@ -105,7 +105,7 @@ Calibration load_calibration(const std::filesystem::path& file) {
       for (const auto& [name, value] : json->at("largest_magnitude").items()) {
         const double largest = value.is_number() ? value.get<double>() : std::nan("");
         if (!(largest >= 0) || !std::isfinite(largest)) {
-          fail("largest_magnitude of \"{}\" is {}, expected a number of 0 or more", name, value.dump());
+          fail("largest_magnitude of \"{}\" is {}, expected a number of 0 or more", name, json_text(value));
         }
         out.largest[name] = largest;
       }

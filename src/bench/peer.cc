@@ -7,10 +7,10 @@
 #include <set>
 
 #include "adapters/load_model.h"
-#include "base/bounded_json.h"
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
 #include "tensor/npy.h"
@@ -106,7 +106,7 @@ struct Peer::State {
     if (!child) refuse("{}", ended_because);
     Json whole{{"do", what}};
     whole.update(request);
-    const std::string line = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string line = json_text(whole);
     if (child->write_line(line, seconds) == Answer::late) give_up("it does not read the request to {}", what);
     return answer(what, seconds);  // if it has ended, this says how
   }

@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-using Plan = std::map<NodeId, WeightFormat>;
+using Formats = std::map<NodeId, WeightFormat>;
 
 // A target is met on other samples too if it is met by each of these, with some room.
 constexpr double kRoom = 0.9;
@@ -32,7 +32,7 @@ double relative_l2(const Session& got, const Session& expected) {
 
 class Choosing {
  public:
-  Choosing(const Graph& graph, const Samples& samples, const SmallSettings& settings, const Plan& all)
+  Choosing(const Graph& graph, const Samples& samples, const SmallSettings& settings, const Formats& all)
       : graph_(graph),
         samples_(samples),
         settings_(settings),
@@ -40,7 +40,7 @@ class Choosing {
         floats_(session_of(graph, settings.threads)) {}
 
   // The largest error of the first `most` samples with these weights stored.
-  double error_of(const Plan& plan, size_t most) {
+  double error_of(const Formats& plan, size_t most) {
     Graph stored = graph_;
     store_small(stored, plan, settings_.largest);
     infer(stored);
@@ -98,12 +98,12 @@ class Choosing {
   const Graph& graph_;
   const Samples& samples_;
   const SmallSettings& settings_;
-  const Plan& all_;
+  const Formats& all_;
   Session floats_;
 };
 
-Plan after(const std::vector<Choosing::Move>& moves, size_t count) {
-  Plan plan;
+Formats after(const std::vector<Choosing::Move>& moves, size_t count) {
+  Formats plan;
   for (size_t i = 0; i < count; ++i) plan[moves[i].node] = moves[i].format;
   return plan;
 }
@@ -123,7 +123,7 @@ int64_t weight_bytes(WeightFormat format, int64_t elements, int64_t depth) {
 
 SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallSettings& settings,
                                const QuantizeProgress& progress) {
-  Plan all = plan_small(graph, settings.precision);
+  Formats all = plan_small(graph, settings.precision);
   check_excluded(graph, settings.exclude);
   std::erase_if(all, [&](const auto& item) {
     const Node& node = graph.node(item.first);
@@ -140,7 +140,7 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
     layers[id] = {.name = graph.label(id), .bytes = weights->bytes(), .f32_bytes = weights->bytes(), .alone = {}};
   }
   Choosing choosing(graph, samples, settings, all);
-  const auto bytes_with = [&](const Plan& plan) {
+  const auto bytes_with = [&](const Formats& plan) {
     int64_t bytes = 0;
     for (const auto& [id, layer] : layers) {
       const auto at = plan.find(id);
@@ -148,7 +148,7 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
     }
     return bytes;
   };
-  Plan plan = all;
+  Formats plan = all;
   if (settings.target_error || settings.budget) {
     const std::vector<Choosing::Move> moves = choosing.moves(layers, progress);
     size_t count = 0;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/statistics.h"
 
 namespace sparkpilot {
@@ -50,8 +51,7 @@ std::vector<double> numbers(const Json& json, const char* key, const std::string
     const double number = each.is_number() ? each.get<double>() : -1;
     if (!(number >= 0 && number < kMost) || (number == 0 && !may_be_zero))
       fail("{}/{}/{}: expected a number {} 0 and below 1e9, got {}", where, key, out.size(),
-           may_be_zero ? "not below" : "above",
-           each.is_primitive() ? each.dump(-1, ' ', false, Json::error_handler_t::replace) : each.type_name());
+           may_be_zero ? "not below" : "above", each.is_primitive() ? json_text(each) : each.type_name());
     out.push_back(number);
   }
   return out;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "bench/ready_session.h"
 #include "cli/command.h"
 #include "cli/run_again.h"
@@ -35,10 +36,10 @@ std::vector<Repeat> measure_repeats(size_t variant, const Measured& model, size_
       {"device", model.options.session.device}, {"threads", bench.threads}, {"choices", std::move(choices)}};
   std::vector<Repeat> repeats;
   while (repeats.size() < count) {
-    const ChildResult child = run_again({"--as-repeat", std::to_string(variant)}, request.dump());
+    const ChildResult child = run_again({"--as-repeat", std::to_string(variant)}, json_text(request));
     if (child.code != kDone)
       fail("{}: a process that repeats the measurement failed: {}", bench.file, complaint_of(child));
-    const Json answer = Json::parse(child.out, nullptr, false);
+    const Json answer = parse_json_or_discard(child.out);
     if (answer.is_discarded()) fail_internal("{}: a process that repeats the measurement wrote no JSON", bench.file);
     repeats.push_back(repeat_from(answer, bench.file));
     done();
@@ -50,8 +51,7 @@ int answer_repeat(const std::vector<BenchVariant>& variants, int64_t variant) {
   if (variant < 0 || variant >= std::ssize(variants)) {
     fail("--as-repeat: expected 0 to {}, got {}", variants.size() - 1, variant);
   }
-  const Json request = Json::parse(std::istream_iterator<char>(std::cin >> std::noskipws),
-                                   std::istream_iterator<char>(), nullptr, false);
+  const Json request = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(std::cin), {}));
   if (!request.is_object() || !request.contains("device") || !request.contains("threads") ||
       !request.contains("choices")) {
     fail("--as-repeat is for processes that bench itself starts: their stdin says which device, threads and kernels");

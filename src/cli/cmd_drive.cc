@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/folder_lock.h"
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
 #include "cli/drive_demo.h"
@@ -215,7 +216,7 @@ class DriveRun {
       for (const auto& [role, device] : found.devices) devices.push_back({role, device});
     });
     const nlohmann::json shared =
-        nlohmann::json::parse(comm_.share(nlohmann::json{{"kernels", kernels}, {"devices", devices}}.dump()));
+        parse_json(comm_.share(json_text(nlohmann::json{{"kernels", kernels}, {"devices", devices}})));
     for (const nlohmann::json& one : shared["devices"])
       options_.models.devices[one.at(0).get<std::string>()] = one.at(1).get<std::string>();
     if (!tunes) return;

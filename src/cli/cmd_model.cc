@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/with_file.h"
 #include "bench/model_check.h"
 #include "cli/command.h"
@@ -48,7 +49,9 @@ Json json_dims(const Value& value) {
 std::string text_dims(const Json& dims) {
   std::string out;
   for (const Json& dim : dims) {
-    out += (out.empty() ? "" : ", ") + (dim.is_null() ? "?" : dim.is_string() ? dim.get<std::string>() : dim.dump());
+    out += (out.empty() ? "" : ", ") + (dim.is_null()     ? "?"
+                                        : dim.is_string() ? dim.get<std::string>()
+                                                          : json_text(dim));
   }
   return "[" + out + "]";
 }
@@ -135,11 +138,11 @@ void print_info(const Json& info) {
   for (const auto& [key, value] : info["metadata"].items())
     line("metadata", fmt::format("{} = {}", key, value.get<std::string>()));
   for (const auto& [head, slice] : info["output_slices"].items()) {
-    const auto end = [](const Json& at) { return at.is_null() ? std::string() : at.dump(); };
+    const auto end = [](const Json& at) { return at.is_null() ? std::string() : json_text(at); };
     line("slice", fmt::format("{} {}:{}", head, end(slice[0]), end(slice[1])));
   }
   Table ops({"op", "nodes"});
-  for (const auto& [op, count] : info["ops"].items()) ops.add({op, count.dump()});
+  for (const auto& [op, count] : info["ops"].items()) ops.add({op, json_text(count)});
   print("\n" + ops.str());
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/append_file.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -150,13 +151,13 @@ int record(const Program& program, const MonitorFlags& flags, Source& source) {
     if (server) server->publish(monitor::metrics_page(sample));
     if (file) file->append(columns.row(sample, time));
     if (program.json) {
-      print(to_json(sample, time).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+      print(json_text(to_json(sample, time)) + "\n");
       flush_output();
     }
     bar->at(sample.seconds / duration);
   } while (static_cast<double>(at - start) * 1e-9 + interval / 2 < duration);
   bar.reset();
-  if (program.json) print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + "\n");
+  if (program.json) print(json_text(nlohmann::ordered_json{{"summary", to_json(summary)}}) + "\n");
   else if (file || !flags.duration.empty()) print_summary(summary);
   return kDone;
 }

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "adapters/load_model.h"
-#include "base/bounded_json.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/version.h"
 #include "base/with_file.h"
 #include "bench/peer.h"
@@ -180,7 +180,7 @@ int serve(const Program& program) {
   std::FILE* answers = fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), "w");
   if (!answers || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) fail_internal("stdout cannot be moved");
   const auto say = [&](const Json& answer) {
-    const std::string line = answer.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string line = json_text(answer) + "\n";
     return std::fwrite(line.data(), 1, line.size(), answers) == line.size() && std::fflush(answers) == 0;
   };
   Server server(program);

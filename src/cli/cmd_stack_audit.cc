@@ -178,7 +178,7 @@ int run_diff(const Program& program, const AuditFlags& flags) {
   const stack::Audit a = audit_of(program, flags.stack, flags.diff[0]),
                      b = audit_of(program, flags.stack, flags.diff[1]);
   const auto target = target_of(flags.stack, b);
-  const auto list = compare(a, b);
+  const auto list = stack::compare(a, b);
   if (!program.json) {
     print_differences(list, target);
     return kDone;

@@ -13,6 +13,7 @@
 #include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/batch_memory.h"
 #include "cli/byte_size.h"
 #include "cli/choices.h"
@@ -405,7 +406,7 @@ void TrainRun::write_page() {
   each_flag(flags_, [&](const char* name, const auto& value) {
     const Json json = value;
     const bool given = json.is_string() ? !json.get<std::string>().empty() : json != Json::array();
-    if (given) page.facts.push_back({name, json.is_string() ? json.get<std::string>() : json.dump()});
+    if (given) page.facts.push_back({name, json.is_string() ? json.get<std::string>() : json_text(json)});
   });
   AtomicFile file(fs::path(flags_.out) / kPageFile);
   file.write(train::run_page(page));

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cli/interrupt.h"
 #include "cli/route_signals.h"
@@ -143,7 +144,7 @@ int extract(const Program& program, const ExtractFlags& flags) {
     if (stop.requested()) return kInterrupted;
     write_file(folder.path() / sim::course_file_name(course), sim::course_csv(course.table));
   }
-  write_file(folder.path() / "index.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file(folder.path() / "index.json", json_text(json, 2) + "\n");
   folder.commit();
   if (program.json) print_json(json);
   else print_found(route, found, flags);

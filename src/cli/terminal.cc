@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/fit.h"
 
 namespace sparkpilot::cli {
@@ -59,9 +60,7 @@ void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) refuse_output(errno);
 }
 
-void print_json(const nlohmann::ordered_json& document) {
-  print(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-}
+void print_json(const nlohmann::ordered_json& document) { print(json_text(document, 2) + "\n"); }
 
 void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) refuse_output(errno);

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "adapters/load_model.h"
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/with_file.h"
 
 namespace sparkpilot::cli {
@@ -147,7 +147,7 @@ void write_train_command(TrainFlags flags, const TrainPlace& place) {
   each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
   make_folders(flags.out);
   AtomicFile file(fs::path(flags.out) / kTrainCommandFile);
-  file.write(json.dump(2) + "\n");
+  file.write(json_text(json, 2) + "\n");
   file.commit();
 }
 
@@ -159,7 +159,7 @@ TrainPlace read_train_command(const fs::path& path, const std::vector<std::strin
     try {
       std::optional<Json> json = parse_bounded(text);
       if (!json || json->at("format") != "sparkpilot training command") fail("not written by sparkpilot train");
-      if (json->at("version") != 1) fail("version {}, expected 1", json->at("version").dump());
+      if (json->at("version") != 1) fail("version {}, expected 1", json_text(json->at("version")));
       json->at("threads").get_to(place.threads);
       if (json->contains("device")) json->at("device").get_to(place.device);
       for (const char* known : {"format", "version", "threads", "device"}) json->erase(known);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "doctor/check.h"
 #include "doctor/versions.h"
 
@@ -158,9 +159,9 @@ std::optional<Version> toolkit_of_header(const Patient& patient) {
 std::optional<Version> toolkit(const Patient& patient) {
   const std::optional<std::string> text = patient.source.read("/usr/local/cuda/version.json");
   if (!text) return toolkit_of_header(patient);
-  const nlohmann::json document = nlohmann::json::parse(*text, nullptr, false);
+  const nlohmann::ordered_json document = parse_json_or_discard(*text);
   if (!document.is_object() || !document.contains("cuda") || !document["cuda"].is_object()) return std::nullopt;
-  const nlohmann::json version = document["cuda"].value("version", nlohmann::json());
+  const nlohmann::ordered_json version = document["cuda"].value("version", nlohmann::ordered_json());
   return version.is_string() ? parse_version(version.get<std::string>()) : std::nullopt;
 }
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/fnv.h"
+#include "base/json.h"
 #include "base/parallel.h"
 #include "drive/output_folder.h"
 #include "drive/segment_run.h"
@@ -267,9 +268,7 @@ class RouteDrive {
     }
   }
 
-  static std::string text_of(const SegmentResult& result) {
-    return to_json(result).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  }
+  static std::string text_of(const SegmentResult& result) { return json_text(to_json(result)) + "\n"; }
 
   static void write_result(const SegmentResult& result, const fs::path& folder) {
     AtomicFile file(folder / kResultFile);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "route/log/recording.h"
 
 namespace sparkpilot::drive {
@@ -40,7 +41,7 @@ void refuse_other_summary(const fs::path& out) {
   const fs::path file = out / "summary.json";
   std::error_code not_there;
   if (!fs::is_regular_file(file, not_there)) return;
-  const auto summary = nlohmann::json::parse(read_file(file), nullptr, false);
+  const auto summary = parse_json_or_discard(read_file(file));
   if (!summary.is_object() || !summary.contains("sparkpilot")) {
     fail("{}: would be overwritten, and is not a summary of this program: choose another folder", file.string());
   }

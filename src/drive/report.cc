@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/statistics.h"
 #include "route/log/recording.h"
 
@@ -179,7 +180,7 @@ void write_report(const DriveReport& report) {
     file.commit();
   };
   make_folders(report.out);
-  write("summary.json", summary_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write("summary.json", json_text(summary_json(report), 2) + "\n");
   write("summary.html", summary_html(report));
 }
 

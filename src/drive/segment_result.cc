@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace sparkpilot::drive {
 namespace {
@@ -168,7 +169,7 @@ Json to_json(const SegmentResult& r) {
 
 SegmentResult segment_result_from(const std::string& text, const std::filesystem::path& file) {
   try {
-    const Json in = Json::parse(text);
+    const Json in = parse_json(text);
     if (in.at("version").get<int>() != kVersion) fail("version {}, expected {}", in.at("version").get<int>(), kVersion);
     SegmentResult out;
     in.at("number").get_to(out.number);

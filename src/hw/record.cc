@@ -8,12 +8,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "hw/parse_text.h"
 
 namespace sparkpilot {
 namespace {
 
 using nlohmann::json;
+using Json = nlohmann::ordered_json;  // what is read
 
 constexpr std::array<std::pair<GpuDriverAnswers::State, const char*>, 5> kStates = {{
     {GpuDriverAnswers::State::absent, "absent"},
@@ -59,32 +61,32 @@ class Reader {
   explicit Reader(std::string name) : name_(std::move(name)) {}
 
   Contents read(std::string_view text) {
-    const json document = json::parse(text.begin(), text.end(), nullptr, false);
+    const Json document = parse_json_or_discard(text);
     if (document.is_discarded() || !document.is_object() || !document.contains("sparkpilot_record")) {
       fail("{}: expected a machine that `sparkpilot doctor --record` wrote, this is {}", name_,
            document.is_discarded() ? "not even JSON" : "other JSON");
     }
-    const json& version = document["sparkpilot_record"];
+    const Json& version = document["sparkpilot_record"];
     if (version != kRecordVersion) {
       fail("{}: expected a recorded machine of version {}, this one is of version {}", name_, kRecordVersion,
-           version.is_number_integer() ? version.dump() : "?");
+           version.is_number_integer() ? json_text(version) : "?");
     }
     Contents out;
     if (document.contains("architecture")) out.architecture = string(document["architecture"], "architecture");
-    each(document, "files", [&](const std::string& path, const json& value) { out.files[path] = file(value, path); });
-    each(document, "links", [&](const std::string& path, const json& value) { out.links[path] = string(value, path); });
+    each(document, "files", [&](const std::string& path, const Json& value) { out.files[path] = file(value, path); });
+    each(document, "links", [&](const std::string& path, const Json& value) { out.links[path] = string(value, path); });
     each(document, "variables",
-         [&](const std::string& name, const json& value) { out.variables[name] = string(value, name); });
-    each(document, "folders", [&](const std::string& path, const json& value) {
+         [&](const std::string& name, const Json& value) { out.variables[name] = string(value, name); });
+    each(document, "folders", [&](const std::string& path, const Json& value) {
       std::set<std::string>& entries = out.folders[path];
       for (const std::string& name : strings(value, path)) entries.insert(name);
     });
     each(document, "access",
-         [&](const std::string& path, const json& value) { out.access[path] = one_of(kAccess, value, path); });
-    each(document, "space", [&](const std::string& path, const json& value) {
+         [&](const std::string& path, const Json& value) { out.access[path] = one_of(kAccess, value, path); });
+    each(document, "space", [&](const std::string& path, const Json& value) {
       if (!value.is_object()) wrong(value, path, "an object with total_bytes and free_bytes");
-      out.space[path] = {number(value.value("total_bytes", json()), path),
-                         number(value.value("free_bytes", json()), path)};
+      out.space[path] = {number(value.value("total_bytes", Json()), path),
+                         number(value.value("free_bytes", Json()), path)};
     });
     if (document.contains("kernel_log")) out.kernel_log = strings(document["kernel_log"], "kernel_log");
     if (document.contains("nvml")) out.nvml = driver(document["nvml"], "nvml");
@@ -93,31 +95,31 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void wrong(const json& value, const std::string& where, const char* expected) const {
+  [[noreturn]] void wrong(const Json& value, const std::string& where, const char* expected) const {
     fail("{}: \"{}\" is {}, expected {}", name_, where, value.is_null() ? "missing" : value.type_name(), expected);
   }
-  std::string string(const json& value, const std::string& where) const {
+  std::string string(const Json& value, const std::string& where) const {
     if (!value.is_string()) wrong(value, where, "a text");
     return value.get<std::string>();
   }
-  int64_t number(const json& value, const std::string& where) const {
+  int64_t number(const Json& value, const std::string& where) const {
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) {
       wrong(value, where, "an integer of 64 bits");
     }
     return value.get<int64_t>();
   }
-  int code(const json& value, const std::string& where) const {
+  int code(const Json& value, const std::string& where) const {
     const int64_t wide = number(value, where);
     if (wide != static_cast<int>(wide)) wrong(value, where, "an error code");
     return static_cast<int>(wide);
   }
-  std::vector<std::string> strings(const json& value, const std::string& where) const {
+  std::vector<std::string> strings(const Json& value, const std::string& where) const {
     if (!value.is_array()) wrong(value, where, "a list of texts");
     std::vector<std::string> out;
-    for (const json& item : value) out.push_back(string(item, where));
+    for (const Json& item : value) out.push_back(string(item, where));
     return out;
   }
-  std::string file(const json& value, const std::string& path) const {
+  std::string file(const Json& value, const std::string& path) const {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_array()) wrong(value, path, "a text or a list of lines");
     std::string text;
@@ -125,7 +127,7 @@ class Reader {
     return text;
   }
   template <typename T, size_t N>
-  T one_of(const std::array<std::pair<T, const char*>, N>& names, const json& value, const std::string& where) const {
+  T one_of(const std::array<std::pair<T, const char*>, N>& names, const Json& value, const std::string& where) const {
     const std::string text = string(value, where);
     std::string expected;
     for (const auto& [known, name] : names) {
@@ -135,29 +137,29 @@ class Reader {
     fail(R"({}: "{}" is "{}", expected one of {})", name_, where, text, expected);
   }
   template <typename F>
-  void each(const json& parent, const char* key, F&& f) const {
+  void each(const Json& parent, const char* key, F&& f) const {
     if (!parent.contains(key)) return;
-    const json& object = parent[key];
+    const Json& object = parent[key];
     if (!object.is_object()) wrong(object, key, "an object");
     for (const auto& [name, value] : object.items()) f(name, value);
   }
 
-  Answer answer(const json& value, const std::string& where) const {
+  Answer answer(const Json& value, const std::string& where) const {
     if (value.is_string()) return {value.get<std::string>(), 0};
     if (value.is_object() && value.size() == 1 && value.contains("error")) return {{}, code(value["error"], where)};
     if (!value.is_number_integer()) wrong(value, where, R"(a number, a text or {"error": code})");
     return {number(value, where), 0};
   }
-  Answers answers(const json& value, const std::string& where) const {
+  Answers answers(const Json& value, const std::string& where) const {
     if (!value.is_object()) wrong(value, where, "an object");
     Answers out;
     for (const auto& [name, item] : value.items()) out[name] = answer(item, fmt::format("{}.{}", where, name));
     return out;
   }
-  GpuProcess process(const json& value, const std::string& where) const {
+  GpuProcess process(const Json& value, const std::string& where) const {
     if (!value.is_object()) wrong(value, where, "an object");
     GpuProcess out;
-    out.pid = number(value.value("pid", json()), where + ".pid");
+    out.pid = number(value.value("pid", Json()), where + ".pid");
     if (value.contains("bytes")) out.bytes = number(value["bytes"], where + ".bytes");
     if (value.contains("compute")) {
       if (!value["compute"].is_boolean()) wrong(value["compute"], where + ".compute", "true or false");
@@ -165,24 +167,24 @@ class Reader {
     }
     return out;
   }
-  GpuDriverAnswers driver(const json& value, const std::string& where) const {
+  GpuDriverAnswers driver(const Json& value, const std::string& where) const {
     if (!value.is_object()) wrong(value, where, "an object");
     GpuDriverAnswers out;
-    out.state = one_of(kStates, value.value("state", json()), where + ".state");
+    out.state = one_of(kStates, value.value("state", Json()), where + ".state");
     if (value.contains("library")) out.library = string(value["library"], where + ".library");
     if (value.contains("reason")) out.reason = string(value["reason"], where + ".reason");
     if (value.contains("error")) out.error = code(value["error"], where + ".error");
     if (value.contains("system")) out.system = answers(value["system"], where + ".system");
-    for (const json& device : list(value, "devices", where)) out.devices.push_back(answers(device, where + ".devices"));
-    for (const json& of_device : list(value, "processes", where)) {
+    for (const Json& device : list(value, "devices", where)) out.devices.push_back(answers(device, where + ".devices"));
+    for (const Json& of_device : list(value, "processes", where)) {
       if (!of_device.is_array()) wrong(of_device, where + ".processes", "a list for each device");
       std::vector<GpuProcess>& processes = out.processes.emplace_back();
-      for (const json& item : of_device) processes.push_back(process(item, where + ".processes"));
+      for (const Json& item : of_device) processes.push_back(process(item, where + ".processes"));
     }
     return out;
   }
-  json list(const json& parent, const char* key, const std::string& where) const {
-    if (!parent.contains(key)) return json::array();
+  Json list(const Json& parent, const char* key, const std::string& where) const {
+    if (!parent.contains(key)) return Json::array();
     if (!parent[key].is_array()) wrong(parent[key], where + "." + key, "a list");
     return parent[key];
   }
@@ -408,7 +410,7 @@ std::string Recorder::json() const {
   }
   if (c.nvml.state != GpuDriverAnswers::State::absent) out["nvml"] = to_json(c.nvml, redact);
   if (c.cuda.state != GpuDriverAnswers::State::absent) out["cuda"] = to_json(c.cuda, redact);
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(out, 1) + "\n";
 }
 
 }  // namespace sparkpilot

@@ -7,6 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+
 namespace sparkpilot::monitor {
 namespace {
 
@@ -129,7 +131,7 @@ std::string Csv::heading() const {
 std::string Csv::row(const Sample& sample, const std::string& time) const {
   std::map<std::string, std::string> cells;
   for (const Quantity& quantity : quantities(sample)) {
-    if (quantity.value) cells[quantity.column()] = number(quantity.unit, quantity.value).dump();
+    if (quantity.value) cells[quantity.column()] = json_text(number(quantity.unit, quantity.value));
   }
   std::string out = fmt::format("{},{:.3f}", time, sample.seconds);
   for (const std::string& column : columns_) {

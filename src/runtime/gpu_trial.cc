@@ -9,7 +9,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr double kLongEnoughNs = 50'000;  // long compared with the resolution of events, about 500
+constexpr double kLongEnoughOnGpuNs = 50'000;  // long compared with the resolution of events, about 500
 constexpr double kMostRuns = 64;
 
 int64_t bytes_of(const TensorType& type) {
@@ -74,7 +74,7 @@ GpuTrial::GpuTrial(const std::shared_ptr<GpuDevice>& gpu, const Problem& problem
     way.wrong = !agrees();
     const double once = std::max(1.0, time(way));
     if (cold_bytes > 0 || way.wrong) continue;
-    way.runs = static_cast<int64_t>(std::clamp(kLongEnoughNs / once, 1.0, kMostRuns));
+    way.runs = static_cast<int64_t>(std::clamp(kLongEnoughOnGpuNs / once, 1.0, kMostRuns));
     if (way.runs > 1) record(way);
   }
 }

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+
 namespace sparkpilot {
 
 std::string chrome_trace(const Profile& profile, const std::string& process) {
@@ -27,8 +29,7 @@ std::string chrome_trace(const Profile& profile, const std::string& process) {
                         {"flops", node.flops},
                         {"bytes", node.bytes}}}});
   }
-  return json{{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}}.dump(-1, ' ', false,
-                                                                                  json::error_handler_t::replace);
+  return json_text(json{{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}});
 }
 
 }  // namespace sparkpilot

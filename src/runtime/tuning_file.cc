@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/fnv.h"
+#include "base/json.h"
 #include "hw/cpu.h"
 #include "ir/op.h"
 
@@ -144,7 +145,7 @@ void TuningFile::read() {
   if (path_.empty() || !std::filesystem::exists(path_, error)) return;
   Json file;
   try {
-    file = Json::parse(read_file(path_, kLargest), nullptr, false);
+    file = parse_json_or_discard(read_file(path_, kLargest));
   } catch (const Error& problem) {
     ignored_ = problem.what();
     return;
@@ -234,7 +235,7 @@ bool TuningFile::write() {
     for (const auto& [key, name] : kernels_) kernels[key] = name;
     Json file{{"sparkpilot", SPARKPILOT_VERSION}, {"cpu", cpu_}, {"threads", threads}, {"kernels", kernels}};
     for (const auto& [key, found] : checks_) file["checks"][key] = found;
-    text = file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    text = json_text(file, 1) + "\n";
     if (std::ssize(text) <= kLargest || kernels_.empty()) break;
     kernels_.erase(kernels_.begin(), kernels_.begin() + (std::ssize(kernels_) + 1) / 2);  // the oldest half
   }

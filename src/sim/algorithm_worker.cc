@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/statistics.h"
 #include "sim/algorithm_memory.h"
 
@@ -84,7 +85,7 @@ std::string description(const SparkpilotAlgorithm& algorithm) {
   const Json json = {{"steering", algorithm.steering == SPARKPILOT_TORQUE ? "torque" : "angle"},
                      {"longitudinal", algorithm.longitudinal == 1},
                      {"parameters", std::move(parameters)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 class Worker {
@@ -143,7 +144,7 @@ int run_algorithm_worker(const char* file) {
   ::close(kAlgorithmMemoryFd);
   const SparkpilotAlgorithm* algorithm = nullptr;
   if (const std::string wrong = load(file, algorithm); !wrong.empty()) {
-    lines.write(Json{{"error", wrong}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+    lines.write(json_text(Json{{"error", wrong}}));
     return 1;
   }
   lines.write(description(*algorithm));

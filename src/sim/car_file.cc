@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/fnv.h"
+#include "base/json.h"
 #include "base/nearest.h"
 
 namespace sparkpilot::sim {
@@ -125,7 +125,7 @@ std::string car_text(const Car& car, const std::map<std::string, std::string>& s
   Json json = {{"format", kFormat}, {"name", car.name}};
   for (const Key& key : kKeys) json[key.name] = key.of(copy);
   if (!sources.empty()) json["sources"] = sources;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace sparkpilot::sim

@@ -28,7 +28,7 @@ constexpr Width kWidths[] = {{"steer_ratio", "", 0.1, true},        {"stiffness_
                              {"friction", "", 0.05, false},         {"accel_offset_m_per_s2", "m/s^2", 0.2, false}};
 constexpr std::string_view kBicycle[] = {"steer_ratio", "stiffness_factor", "angle_offset_deg"};
 constexpr std::string_view kSteering[] = {"steering_delay_s", "steering_lag_s"};
-constexpr std::string_view kTorque[] = {"accel_factor_m_per_s2", "friction", "accel_offset_m_per_s2"};
+constexpr std::string_view kTorqueNames[] = {"accel_factor_m_per_s2", "friction", "accel_offset_m_per_s2"};
 
 FittedNumber& at(CarFit& fit, std::string_view name) {
   return fit.numbers[static_cast<size_t>(&fit[name] - fit.numbers.data())];
@@ -42,7 +42,7 @@ void refuse(CarFit& fit, std::span<const std::string_view> names, const std::str
 void refuse_all(CarFit& fit, const std::string& reason) {
   refuse(fit, kBicycle, reason);
   refuse(fit, kSteering, reason);
-  refuse(fit, kTorque, reason);
+  refuse(fit, kTorqueNames, reason);
 }
 
 // Enters an estimate, if its interval is narrow enough to say something. `scale`: of the unit that is told.
@@ -199,7 +199,7 @@ void enter_torque(const std::vector<SteeredRun>& runs, const Vehicle& base, cons
   const double count = static_cast<double>(forces.size()), variance = squares / count - sum * sum / (count * count);
   const auto refuse_steering = [&](const std::string& reason) {
     refuse(fit, kSteering, reason);
-    refuse(fit, kTorque, reason);
+    refuse(fit, kTorqueNames, reason);
   };
   if (!(variance > kLeastLateral * kLeastLateral)) {
     return refuse_steering(
@@ -239,10 +239,10 @@ void enter_steering(const drive::CarSignals& signals, const std::vector<DriveStr
                     const CarFitOptions& options, CarFit& fit) {
   const auto control = signals.car ? signals.car->control : drive::SteerControl::torque;
   fit.torque = control == drive::SteerControl::torque;
-  if (!fit.torque) refuse(fit, kTorque, "the car takes no torque");
+  if (!fit.torque) refuse(fit, kTorqueNames, "the car takes no torque");
   const auto refuse_steering = [&](const std::string& reason) {
     refuse(fit, kSteering, reason);
-    refuse(fit, kTorque, reason);
+    refuse(fit, kTorqueNames, reason);
   };
   if (control == drive::SteerControl::curvature)
     return refuse_steering("the car takes curvature, which has no model here");

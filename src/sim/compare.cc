@@ -24,19 +24,20 @@ struct Pair {
   int64_t scenario = 0, variant = 0;  // numbers of clusters
 };
 
-using Key = std::tuple<std::string_view, int64_t, uint64_t>;
+using RowKey = std::tuple<std::string_view, int64_t, uint64_t>;
 
 std::string named(const ResultRow& row) {
   return fmt::format("{} variant {}, seed {}", row.scenario, row.variant, row.seed);
 }
 
 // In the order of their keys, each once.
-std::vector<std::pair<Key, const ResultRow*>> keyed(const Results& run, bool by_seed, const std::string& name) {
-  std::vector<std::pair<Key, const ResultRow*>> out;
+std::vector<std::pair<RowKey, const ResultRow*>> keyed(const Results& run, bool by_seed, const std::string& name) {
+  std::vector<std::pair<RowKey, const ResultRow*>> out;
   out.reserve(run.rows.size());
-  for (const ResultRow& row : run.rows) out.push_back({Key(row.scenario, row.variant, by_seed ? row.seed : 0), &row});
-  std::ranges::sort(out, {}, &std::pair<Key, const ResultRow*>::first);
-  const auto twice = std::ranges::adjacent_find(out, {}, &std::pair<Key, const ResultRow*>::first);
+  for (const ResultRow& row : run.rows)
+    out.push_back({RowKey(row.scenario, row.variant, by_seed ? row.seed : 0), &row});
+  std::ranges::sort(out, {}, &std::pair<RowKey, const ResultRow*>::first);
+  const auto twice = std::ranges::adjacent_find(out, {}, &std::pair<RowKey, const ResultRow*>::first);
   if (twice != out.end()) {
     fail("{}: {} is there twice{}", name, named(*twice->second),
          by_seed ? "" : ", whatever its seed, by which the two runs have nothing in common");

@@ -89,7 +89,7 @@ int64_t LearningEnv::episode(int64_t world) const { return episodes_[static_cast
 WorldSpec LearningEnv::begin(int64_t world) {
   Episode& e = episodes_[static_cast<size_t>(world)];
   ++e.number;
-  const auto words = philox4x32(e.seed, static_cast<uint64_t>(e.number));
+  const auto words = sparkpilot::philox4x32(e.seed, static_cast<uint64_t>(e.number));
   const auto below = [](uint32_t word, size_t count) { return static_cast<size_t>(uint64_t{word} * count >> 32); };
   e.scenario = below(words[0], options_.scenarios.size());
   const Scenario& scenario = options_.scenarios[e.scenario];

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kSlice = 128;
-constexpr const char *kSteering = "sparkpilot-sim/steering", *kSteps = "sparkpilot-sim/steps_per_action";
+constexpr const char *kSteeringKey = "sparkpilot-sim/steering", *kStepsKey = "sparkpilot-sim/steps_per_action";
 
 int64_t observations() { return std::ssize(observed_numbers()); }
 
@@ -95,17 +95,17 @@ NetworkAlgorithm::NetworkAlgorithm(const fs::path& file) : UserAlgorithm(file) {
   graph_ = load_onnx(this->file(), files);
   set_files(std::move(files));
   const std::string path = this->file().string();
-  if (const auto steering = graph_.metadata.find(kSteering); steering != graph_.metadata.end()) {
+  if (const auto steering = graph_.metadata.find(kSteeringKey); steering != graph_.metadata.end()) {
     torque_ = steering->second == "torque";
     if (!torque_ && steering->second != "angle") {
-      fail("{}: metadata {}: expected torque or angle, got \"{}\"", path, kSteering, steering->second);
+      fail("{}: metadata {}: expected torque or angle, got \"{}\"", path, kSteeringKey, steering->second);
     }
   }
-  if (const auto steps = graph_.metadata.find(kSteps); steps != graph_.metadata.end()) {
+  if (const auto steps = graph_.metadata.find(kStepsKey); steps != graph_.metadata.end()) {
     const std::string& text = steps->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps_per_action_);
     if (error != std::errc() || end != text.data() + text.size() || steps_per_action_ < 1 || steps_per_action_ > 1000) {
-      fail("{}: metadata {}: expected 1 to 1000, got \"{}\"", path, kSteps, text);
+      fail("{}: metadata {}: expected 1 to 1000, got \"{}\"", path, kStepsKey, text);
     }
   }
   if (graph_.inputs().size() != 1 || graph_.outputs().size() != 1) {

@@ -11,10 +11,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/folder_lock.h"
+#include "base/json.h"
 #include "base/parallel.h"
 #include "sim/csv.h"
 #include "sim/metrics.h"
@@ -63,7 +63,7 @@ std::string text_of(const RunInfo& info) {
                      {"steps_per_second", number_or_null(info.steps_per_second)},
                      {"update_p50_us", number_or_null(info.update_p50_us)},
                      {"update_p99_us", number_or_null(info.update_p99_us)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 // The fields of run.json, each checked.
@@ -116,7 +116,7 @@ class RunFields {
   const std::string& name_;
 };
 
-Json json_of(const std::string& text, const std::string& name) {
+Json rows_json(const std::string& text, const std::string& name) {
   std::optional<Json> json;
   try {
     json = parse_bounded(text);
@@ -217,10 +217,10 @@ bool RunInfo::same_run(const RunInfo& o) const {
 }
 
 RunInfo parse_run(const std::string& text, const std::string& name) {
-  const Json json = json_of(text, name);
+  const Json json = rows_json(text, name);
   const RunFields fields(json, name);
   if (const Json& format = fields.at("format"); format != kResultsFormat) {
-    fail("{}: format {}, this program reads {}", name, format.dump().substr(0, 40), kResultsFormat);
+    fail("{}: format {}, this program reads {}", name, json_text(format).substr(0, 40), kResultsFormat);
   }
   RunInfo info;
   info.program = fields.text("program");

@@ -22,20 +22,20 @@ struct WorldMetric {
   std::optional<double> (*of)(const WorldResult&);
 };
 using R = WorldResult;
-using Value = std::optional<double>;
+using Figure = std::optional<double>;
 constexpr WorldMetric kWorldMetrics[] = {
-    {"tracking_rmse", [](const R& r) { return Value(r.tracking_rmse); }},
-    {"tracking_max", [](const R& r) { return Value(r.tracking_max); }},
-    {"jerk_rms", [](const R& r) { return Value(r.jerk_rms); }},
-    {"saturated", [](const R& r) { return Value(r.saturated); }},
-    {"offset_max", [](const R& r) { return Value(r.offset_max); }},
-    {"offset_end", [](const R& r) { return Value(std::fabs(r.offset)); }},
-    {"speed_rmse", [](const R& r) { return Value(r.speed_rmse); }},
-    {"longitudinal_jerk_rms", [](const R& r) { return Value(r.longitudinal_jerk_rms); }},
-    {"deceleration_max", [](const R& r) { return Value(r.deceleration_max); }},
+    {"tracking_rmse", [](const R& r) { return Figure(r.tracking_rmse); }},
+    {"tracking_max", [](const R& r) { return Figure(r.tracking_max); }},
+    {"jerk_rms", [](const R& r) { return Figure(r.jerk_rms); }},
+    {"saturated", [](const R& r) { return Figure(r.saturated); }},
+    {"offset_max", [](const R& r) { return Figure(r.offset_max); }},
+    {"offset_end", [](const R& r) { return Figure(std::fabs(r.offset)); }},
+    {"speed_rmse", [](const R& r) { return Figure(r.speed_rmse); }},
+    {"longitudinal_jerk_rms", [](const R& r) { return Figure(r.longitudinal_jerk_rms); }},
+    {"deceleration_max", [](const R& r) { return Figure(r.deceleration_max); }},
     {"gap_min", [](const R& r) { return r.gap_min; }},
     {"time_to_collision_min", [](const R& r) { return r.time_to_collision_min; }},
-    {"collisions", [](const R& r) { return Value(r.collided ? 1 : 0); }},
+    {"collisions", [](const R& r) { return Figure(r.collided ? 1 : 0); }},
 };
 
 const ScenarioRange* range_of(const Scenario& scenario, std::string_view parameter) {
@@ -53,7 +53,7 @@ uint64_t key_of(const Scenario& scenario, const ScenarioRange& range, uint64_t s
 }
 double drawn(const ScenarioRange& range, uint64_t key, int64_t variant) {
   if (variant == 0) return range.usual;
-  const std::array<uint32_t, 4> words = philox4x32(key, static_cast<uint64_t>(variant));
+  const std::array<uint32_t, 4> words = sparkpilot::philox4x32(key, static_cast<uint64_t>(variant));
   const double part = (words[0] >> 5) * 0x1p-27 + (words[1] >> 6) * 0x1p-53;
   return range.low + (range.high - range.low) * part;
 }
@@ -148,7 +148,7 @@ std::string failure_of(const Scenario& scenario, const WorldResult& result) {
     const auto* of =
         std::ranges::find(kWorldMetrics, name, [](const WorldMetric& m) { return std::string_view(m.name); });
     if (metric == nullptr || of == std::end(kWorldMetrics)) fail_internal("sim: no metric {}", name);
-    const Value value = of->of(result);
+    const Figure value = of->of(result);
     if (!value || (metric->less_is_better ? *value <= limit : *value >= limit)) continue;
     text +=
         fmt::format("{}{} {:.3g} {} {:.3g}{}{}", text.empty() ? "" : "; ", name, *value,

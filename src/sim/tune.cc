@@ -13,9 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "sim/cma_es.h"
 
@@ -127,11 +127,11 @@ std::string search_line(const TuneOptions& options) {
                {"ranges", std::move(ranges)},
                {"objective", options.objective}};
   if (options.search == Search::grid) line["trials"] = options.trials;  // of which the grid is made
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(line);
 }
 
 std::string trial_line(const Trial& trial) {
-  return Json{{"values", trial.values}, {"cost", trial.cost ? Json(*trial.cost) : Json()}}.dump();
+  return json_text(Json{{"values", trial.values}, {"cost", trial.cost ? Json(*trial.cost) : Json()}});
 }
 
 std::optional<Trial> parse_trial(const std::string& line, size_t values) {

@@ -10,11 +10,11 @@ namespace sparkpilot::sim {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kLargestFile = int64_t{1} << 30;
+constexpr int64_t kLargestGraphFile = int64_t{1} << 30;
 
 std::string hash_of(const std::vector<fs::path>& files) {
   std::string bytes, text;
-  for (const fs::path& file : files) bytes += read_file(file, kLargestFile);
+  for (const fs::path& file : files) bytes += read_file(file, kLargestGraphFile);
   for (const uint8_t byte : md5(bytes)) text += fmt::format("{:02x}", byte);
   return text;
 }

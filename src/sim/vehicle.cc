@@ -28,7 +28,7 @@ const std::array<Preset, 6>& presets() {
   return table;
 }
 
-void need(double value, double low, double high, std::string_view name) {
+void check_range(double value, double low, double high, std::string_view name) {
   if (!(value >= low && value <= high)) {
     fail("vehicle: {} is {}, expected {} to {}", name, value, low, high);
   }
@@ -61,17 +61,17 @@ const Vehicle& preset_vehicle(std::string_view name) {
 }
 
 void check_vehicle(const Vehicle& car) {
-  need(car.mass, 100, 60000, "mass [kg]");
-  need(car.inertia, 10, 1e6, "inertia [kg m^2]");
-  need(car.wheelbase, 0.5, 15, "wheelbase [m]");
-  need(car.center_to_front / car.wheelbase, 0.05, 0.95, "center_to_front per wheelbase");
-  need(car.stiffness_front, 1e3, 1e7, "stiffness_front [N/rad]");
-  need(car.stiffness_rear, 1e3, 1e7, "stiffness_rear [N/rad]");
-  need(car.steer_ratio, 1, 60, "steer_ratio");
-  need(car.steer_ratio_rear, -0.5, 0.5, "steer_ratio_rear");
-  need(car.drag, 0, 0.01, "drag [1/m]");
-  need(car.rolling, 0, 1, "rolling [m/s^2]");
-  need(car.low_speed, 0.5, 20, "low_speed [m/s]");
+  check_range(car.mass, 100, 60000, "mass [kg]");
+  check_range(car.inertia, 10, 1e6, "inertia [kg m^2]");
+  check_range(car.wheelbase, 0.5, 15, "wheelbase [m]");
+  check_range(car.center_to_front / car.wheelbase, 0.05, 0.95, "center_to_front per wheelbase");
+  check_range(car.stiffness_front, 1e3, 1e7, "stiffness_front [N/rad]");
+  check_range(car.stiffness_rear, 1e3, 1e7, "stiffness_rear [N/rad]");
+  check_range(car.steer_ratio, 1, 60, "steer_ratio");
+  check_range(car.steer_ratio_rear, -0.5, 0.5, "steer_ratio_rear");
+  check_range(car.drag, 0, 0.01, "drag [1/m]");
+  check_range(car.rolling, 0, 1, "rolling [m/s^2]");
+  check_range(car.low_speed, 0.5, 20, "low_speed [m/s]");
   // Runge and Kutta's fourth-order steps are stable to 2.78 of rate times step, and accurate far below that.
   const double rear = car.wheelbase - car.center_to_front, front = car.center_to_front;
   const double lateral = (car.stiffness_front + car.stiffness_rear) / car.mass;

@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/bounded_json.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "sim/algorithm_worker.h"
 
 namespace sparkpilot::sim {

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_hash.h"
+#include "base/json.h"
 #include "tensor/safetensors.h"
 
 namespace sparkpilot::train {
@@ -73,7 +74,7 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
 int64_t count(const Json& in, const char* key, int64_t least = 0) {
   const Json& value = in.at(key);
   if (!value.is_number_integer() || value.get<int64_t>() < least) {
-    fail("{} is {}, expected a whole number from {}", key, value.dump(), least);
+    fail("{} is {}, expected a whole number from {}", key, json_text(value), least);
   }
   return value.get<int64_t>();
 }
@@ -83,8 +84,8 @@ Json read_json(const fs::path& checkpoint) {
   const fs::path file = checkpoint / kJson;
   const std::string text = read_file(file, kLargestJson);
   try {
-    in = Json::parse(text);
-    if (in.at("version") != kVersion) fail("version {}, expected {}", in.at("version").dump(), kVersion);
+    in = parse_json(text);
+    if (in.at("version") != kVersion) fail("version {}, expected {}", json_text(in.at("version")), kVersion);
   } catch (const Json::exception& error) {
     fail("{}: not a checkpoint of training ({})", file.string(), error.what());
   } catch (const Error& error) {
@@ -158,7 +159,7 @@ fs::path save_checkpoint(const fs::path& folder, const Checkpoint& checkpoint, c
   for (const std::string& state : program.states()) file.tensors.emplace_back(state, program.state(state));
   save_safetensors(aside.path() / kStates, file);
   AtomicFile json(aside.path() / kJson);
-  json.write(to_json(checkpoint, hash_of(aside.path() / kStates)).dump(1) + "\n");
+  json.write(json_text(to_json(checkpoint, hash_of(aside.path() / kStates)), 1) + "\n");
   json.commit();
   sync_folder(aside.path());  // or after a loss of power the name may stand for empty files
   aside.rename_to(folder / name);
@@ -237,7 +238,7 @@ void load_states(const fs::path& checkpoint, TrainingProgram& program) {
   if (!missing.empty()) fail("{}: has no state \"{}\", the run has", file.string(), *missing.begin());
   if (const std::string hash = hash_of(file); !in.contains("states_fnv") || in["states_fnv"] != hash) {
     fail("{}: its bytes are not those that were written (hash {}, {} says {})", file.string(), hash, kJson,
-         in.value("states_fnv", Json()).dump());
+         json_text(in.value("states_fnv", Json())));
   }
   for (const SafetensorsReader::Entry& entry : reader.entries()) {
     reader.read(entry.name, 0, entry.rows(), static_cast<std::byte*>(program.state(entry.name).raw()));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/with_file.h"
 
 namespace sparkpilot::train {
@@ -200,7 +201,7 @@ ClipCounts ClipWriter::commit() {
   const SafetensorsFile rows = rows_of({{"dataset", info_.id()},
                                         {"clip", clip_},
                                         {"route", route_},
-                                        {"left_out", left_out.dump()},
+                                        {"left_out", json_text(left_out)},
                                         {"pictures_hash", fmt::format("{:016x}", hash_.value())}});
   frames_->commit();
   save_safetensors(rows_file(folder_, clip_), rows);
@@ -268,7 +269,7 @@ void ClipReader::open_rows(const DatasetInfo& info) {
   check_owner(rows_file_, clip_, info);
   route_ = metadata_of(rows_file_, "route");
   hash_ = metadata_of(rows_file_, "pictures_hash");
-  const nlohmann::json left_out = nlohmann::json::parse(metadata_of(rows_file_, "left_out"), nullptr, false);
+  const nlohmann::ordered_json left_out = parse_json_or_discard(metadata_of(rows_file_, "left_out"));
   for (const auto& [why, count] : left_out.items()) {
     if (left_out.is_object() && count.is_number_unsigned()) left_out_[why] = count.get<int64_t>();
   }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/fnv.h"
+#include "base/json.h"
 #include "base/with_file.h"
 #include "drive/driver_model.h"
 #include "sparkpilot/onnx.h"
@@ -81,7 +82,7 @@ Json contract_json(const drive::DrivingContract& c) {
 int64_t whole(const Json& json, const char* key, int64_t low, int64_t high) {
   const Json& value = json.at(key);
   if (!value.is_number_integer() || value < low || value > high) {
-    fail("\"{}\" is {}, expected {} to {}", key, value.dump(), low, high);
+    fail("\"{}\" is {}, expected {} to {}", key, json_text(value), low, high);
   }
   return value.get<int64_t>();
 }
@@ -137,7 +138,7 @@ DatasetInput input_from(const Json& json, const drive::DrivingContract& contract
   input.name = json.at("name").get<std::string>();
   input.kind = kind_of(json.at("kind").get<std::string>());
   const bool bytes = json.at("dtype") == "u8";
-  if (!bytes && json.at("dtype") != "f32") fail("input \"{}\" is {}", input.name, json.at("dtype").dump());
+  if (!bytes && json.at("dtype") != "f32") fail("input \"{}\" is {}", input.name, json_text(json.at("dtype")));
   input.dtype = bytes ? DType::u8 : DType::f32;
   input.shape = Shape(std::span<const int64_t>(json.at("shape").get<std::vector<int64_t>>()));
   if (input.shape.elements() != elements_of(input.kind, contract)) {
@@ -157,7 +158,7 @@ DatasetNetwork network_from(const Json& json) {
   for (const auto& [name, range] : json.at("heads").items()) {
     const auto ends = range.get<std::vector<int64_t>>();
     if (ends.size() != 2 || ends[0] < 0 || ends[1] < ends[0] || ends[1] > network.width) {
-      fail("head \"{}\" is {} of {} values", name, range.dump(), network.width);
+      fail("head \"{}\" is {} of {} values", name, json_text(range), network.width);
     }
     network.heads.push_back({name, ends[0], ends[1]});
   }
@@ -250,7 +251,9 @@ const DatasetRoute* DatasetInfo::route(const std::string& wanted) const {
   return found == routes.end() ? nullptr : &*found;
 }
 
-std::string DatasetInfo::id() const { return fmt::format("{:016x}", Fnv().text(content_json(*this).dump()).value()); }
+std::string DatasetInfo::id() const {
+  return fmt::format("{:016x}", Fnv().text(json_text(content_json(*this))).value());
+}
 
 Shape DatasetInfo::picture() const {
   if (of_driver()) return Shape{drive::kDriverFrameBytes};
@@ -346,10 +349,7 @@ DatasetInfo load_dataset_info(const fs::path& folder) {
   DatasetInfo info;
   with_file(file, [&] {
     try {
-      bool deep = false;
-      const std::string text = read_file(file, kMaxJson);
-      const Json json = Json::parse(text, [&](int depth, auto, const auto&) { return !(deep |= depth > 8); });
-      if (deep) fail("its JSON is nested too deep");
+      const Json json = parse_json(read_file(file, kMaxJson));
       info = info_from(json);
     } catch (const nlohmann::json::exception& error) {
       fail("is damaged: {}", error.what());
@@ -365,7 +365,7 @@ void save_dataset_info(const fs::path& folder, const DatasetInfo& info) {
     json["routes"].push_back({{"name", route.name}, {"split", route.validation ? "validation" : "train"}});
   }
   AtomicFile file(folder / kDatasetFile);
-  file.write(json.dump(1) + "\n");
+  file.write(json_text(json, 1) + "\n");
   file.commit();
 }
 

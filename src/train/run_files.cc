@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "tensor/safetensors.h"
 
 namespace sparkpilot::train {
@@ -30,7 +31,7 @@ std::string lines_until(const fs::path& file, int64_t updates, int64_t evaluated
   const std::string text = read_file(file);
   for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
     const std::string_view line = std::string_view(text).substr(at, end - at);
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = parse_json_or_discard(line);
     if (!json.is_object() || !json.contains("update") || !json["update"].is_number_integer()) continue;
     const int64_t last = json.contains("evaluation_loss") ? evaluated : updates;
     if (json["update"].get<int64_t>() <= last) kept += fmt::format("{}\n", line);
@@ -76,7 +77,7 @@ void MetricsFiles::add(const TrainingStep& step) {
     points.emplace_back("train/" + name, value);
   }
   line["time"] = {{"seconds", step.seconds}, {"samples_per_second", step.samples_per_second}, {"waited", step.waited}};
-  write(line.dump());
+  write(json_text(line));
   events_.add(step.update, points, wall_time());
 }
 
@@ -89,7 +90,7 @@ void MetricsFiles::add_evaluation(int64_t update, double loss, std::span<const s
     points.emplace_back("evaluation/" + name, value);
   }
   line["time"] = {{"seconds", seconds}};
-  write(line.dump());
+  write(json_text(line));
   events_.add(update, points, wall_time());
 }
 
@@ -118,7 +119,7 @@ void write_summary(const fs::path& out, const TrainingSummary& s) {
                   {"checkpoint", or_null(s.checkpoint)},
                   {"best_checkpoint", or_null(s.best)},
                   {"batch", or_null(s.batch)}};
-  replace_file(out / "summary.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  replace_file(out / "summary.json", json_text(json, 1) + "\n");
 }
 
 fs::path write_batch(const fs::path& out, std::span<const Field> fields, std::span<const Tensor> batch,

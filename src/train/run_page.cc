@@ -9,8 +9,8 @@
 #include <map>
 #include <utility>
 
-#include "base/bounded_json.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/version.h"
 
 namespace sparkpilot::train {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "route/log/model_compare.h"
 
@@ -37,7 +38,7 @@ size_t index_of(std::string_view name) {
 
 double part(const Json& in, const char* key, double otherwise) {
   if (!in.contains(key)) return otherwise;
-  if (!in.at(key).is_number()) fail("expected a number as \"{}\", got {}", key, in.at(key).dump());
+  if (!in.at(key).is_number()) fail("expected a number as \"{}\", got {}", key, json_text(in.at(key)));
   return in.at(key).get<double>();
 }
 
@@ -78,11 +79,11 @@ Tolerances Tolerances::load(const std::filesystem::path& file) {
   const std::string text = read_file(file, int64_t{1} << 20);
   Tolerances out;
   try {
-    const Json in = Json::parse(text);
+    const Json in = parse_json(text);
     if (!in.is_object()) fail(R"(expected {{"field": {{"absolute": ..., "relative": ...}}}})");
     for (const auto& [name, item] : in.items()) {
       const Tolerance before = out.list_[index_of(name)];
-      if (!item.is_object()) fail(R"(expected "absolute" and "relative" for {}, got {})", name, item.dump());
+      if (!item.is_object()) fail(R"(expected "absolute" and "relative" for {}, got {})", name, json_text(item));
       for (const auto& [key, value] : item.items()) {
         if (key != "absolute" && key != "relative")
           fail(R"(expected "absolute" and "relative" for {}, got "{}")", name, key);

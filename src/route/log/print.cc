@@ -16,6 +16,7 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/nearest.h"
 #include "route/log/reader.h"
 
@@ -30,9 +31,7 @@ using capnp::Type;
 
 constexpr size_t kShortData = 64;  // bytes; a CAN frame has up to 64
 
-std::string json_text(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string json_string(std::string_view text) { return json_text(nlohmann::json(text)); }
 
 class JsonWriter {
  public:
@@ -46,7 +45,7 @@ class JsonWriter {
       case DynamicValue::FLOAT: real(value.as<double>(), type.isFloat32()); break;
       case DynamicValue::TEXT: {
         const capnp::Text::Reader text = value.as<capnp::Text>();
-        out_ += json_text({text.begin(), text.size()});
+        out_ += json_string({text.begin(), text.size()});
         break;
       }
       case DynamicValue::DATA: data(value.as<capnp::Data>()); break;
@@ -226,7 +225,7 @@ void add_leaves(const Column& at, std::vector<Column>& columns) {
 void append_cell(std::string_view json, std::string& out) {
   out += ',';
   if (json == "null") return;
-  const std::string text = json.starts_with('"') ? nlohmann::json::parse(json).get<std::string>() : std::string(json);
+  const std::string text = json.starts_with('"') ? parse_json(json).get<std::string>() : std::string(json);
   if (text.find_first_of(",\"\r\n") == std::string::npos) {
     out += text;
     return;
@@ -312,7 +311,7 @@ struct EventPrinter::Impl {
       char before = '{';
       for (const Column& column : columns) {
         out += before;
-        out += json_text(column.name) + ":" + json_of(contents, column);
+        out += json_string(column.name) + ":" + json_of(contents, column);
         before = ',';
       }
       out += '}';
@@ -344,7 +343,7 @@ std::string EventPrinter::heading() const {
   for (const Column& column : impl_->sources[0].columns) {
     // liveParameters has a field with the same name as one of the event's.
     const bool taken = column.name == "valid" || column.name == "mono_time_ns";
-    append_cell(json_text(taken ? impl_->kind + "." + column.name : column.name), line);
+    append_cell(json_string(taken ? impl_->kind + "." + column.name : column.name), line);
   }
   return line + "\n";
 }

@@ -35,7 +35,7 @@ struct Cut {
     // A piece's weights stay in the second-level cache while its rows are processed.
     constexpr int64_t kWeights = 131072;
     const int64_t panels = b.panels(), threads = thread_count();
-    panel_step = std::clamp<int64_t>(kWeights / (b.depth * kPanel), 2, 16);
+    panel_step = std::min(panels, std::clamp<int64_t>(kWeights / (b.depth * kPanel), 2, 16));
     groups = (panels + panel_step - 1) / panel_step;
     const int64_t floats = amx ? 4 * kFloats : kFloats;
     blocks = (rows * panel_step * kPanel + floats - 1) / floats;
