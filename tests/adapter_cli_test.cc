@@ -55,14 +55,22 @@ TEST_F(AdapterCli, CreatesWithinOnePercentOfTheModel) {
   EXPECT_EQ(told["fits"], true);
   EXPECT_EQ(told["tags"], made["tags"]);
   // The default, which no layer of so small a model fits: the size that works is named, and works.
-  const ProgramResult refused = run_program("adapter create " + policy() + " --max-size 0.01% --out '" + out + "'");
+  const ProgramResult refused =
+      run_program("adapter create " + policy() + " --max-size 0.01% --out '" + folder.file("b") + "'");
   EXPECT_EQ(refused.code, 2);
   const size_t at = refused.err.find("smallest size that works is ");
   ASSERT_NE(at, std::string::npos) << refused.err;
   const std::string bytes = refused.err.substr(at + 28, refused.err.find(' ', at + 28) - at - 28);
-  const json least = parsed("adapter create " + policy() + " --max-size " + bytes + "B --out '" + out + "'");
+  const json least =
+      parsed("adapter create " + policy() + " --max-size " + bytes + "B --out '" + folder.file("b") + "'");
   EXPECT_EQ(least["layers"].size(), 1u);
   EXPECT_EQ(std::to_string(least["bytes"].get<int64_t>()), bytes);
+  // What may be trained is not replaced.
+  const std::string before = read_text(out + "/adapter_model.safetensors");
+  const ProgramResult again = run_program("adapter create " + policy() + " --out '" + out + "' --seed 7");
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("there is an adapter already"), std::string::npos) << again.err;
+  EXPECT_EQ(read_text(out + "/adapter_model.safetensors"), before);
 }
 
 TEST_F(AdapterCli, MergesChecksAndTakesOutAgain) {

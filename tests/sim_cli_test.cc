@@ -160,6 +160,13 @@ TEST_F(SimCli, ShowsAScenarioAndTheWorstOfARun) {
   EXPECT_EQ(worst["scenario"], run["worst"][0]["scenario"]);
   EXPECT_EQ(worst["variant"], run["worst"][0]["variant"]);
   EXPECT_EQ(worst["passed"], false);
+  for (const char* idle : {"--set kp=3", "--seed 9", "--vehicle truck", "--planner mpc", "--plant kinematic"}) {
+    expect_usage_error("sim show " + std::string(idle) + " --run " + in_quotes(folder / "run"),
+                       "has no effect with --run");
+  }
+  expect_usage_error("sim show lane_change_quick --run " + in_quotes(folder / "run"),
+                     "has no scenario \"lane_change_quick\"");
+  expect_usage_error("sim show --variant 77 --run " + in_quotes(folder / "run"), "--variant 77");
   const ProgramResult text = run_program("sim show curve_firm");
   EXPECT_NE(text.out.find("enters a firm curve"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("passed\n"), std::string::npos) << text.out;
@@ -173,6 +180,10 @@ TEST_F(SimCli, DrivesACourseFromATable) {
   EXPECT_EQ(run["worlds"], 4);
   EXPECT_EQ(run["categories"][0]["category"], "file");
   EXPECT_EQ(parsed("sim show" + file)["passed"], true);
+  ASSERT_EQ(run_program("sim run --quiet --variants 4" + file + out("own")).code, 0);
+  const std::string show = "sim show --run " + in_quotes(folder / "own");
+  EXPECT_EQ(parsed(show + file + " --variant 3")["variant"], 3);
+  expect_usage_error(show, "give a course of yours with --file");
   write_text(folder / "bend.csv", "time_s,speed_m_per_s,curvature_per_m\n0,100,0\n5,100,0\n");
   expect_usage_error("sim run" + file, "is it in km/h?");
 }

@@ -162,6 +162,17 @@ TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   EXPECT_EQ(done["updates"], 8);
   const std::string file = "/adapter/adapter_model.safetensors";
   EXPECT_EQ(read_text(folder.file("parts") + file), read_text(folder.file("whole") + file));
+  // With nothing left to do it says so, and the files stay as they are.
+  const std::string command = read_text(folder.file("parts") + "/train.json"),
+                    summary = read_text(folder.file("parts") + "/summary.json");
+  const ProgramResult over = run_program("train --resume '" + folder.file("parts") + "' --rate 0.5");
+  EXPECT_EQ(over.code, 0) << over.err;
+  EXPECT_NE(over.out.find("nothing is left to do: updates after 8 updates"), std::string::npos) << over.out;
+  EXPECT_EQ(read_text(folder.file("parts") + "/train.json"), command);
+  EXPECT_EQ(read_text(folder.file("parts") + "/summary.json"), summary);
+  std::filesystem::remove_all(folder.file("parts") + "/checkpoints");
+  expect_refused("--resume '" + folder.file("parts") + "' --updates 9", "without a checkpoint to go on from");
+  EXPECT_EQ(read_text(folder.file("parts") + "/summary.json"), summary);
   // Another run in the same folder is refused, and so is one without a beginning.
   expect_refused(both() + out("whole") + flags + "--updates 8", "whole");
   expect_refused("--resume '" + folder.file("nowhere") + "'", "train.json");
@@ -420,6 +431,11 @@ TEST_F(TrainCli, RefusesInOneLine) {
   expect_refused(both() + out("x") + "--updates 1 --mode full --rank 2", "--rank is for adapters");
   expect_refused(both() + out("x") + "--updates 1 --fresh", "--fresh is for --mode full");
   expect_refused(both() + out("x") + "--updates 1 --batch 0", "--batch");
+  expect_refused(both() + out("x") + "--updates -5", "--updates -5: expected 0 or more");
+  expect_refused(both() + out("x") + "--updates 1 --overfit 1000000", "--overfit 1000000");
+  expect_refused(
+      both() + out("x") + "--updates 1 --network policy --rank 2 --init-adapter '" + folder.file("none") + "'",
+      "--rank is for new adapters");
   expect_refused(both() + out("x") + "--updates 1 --rate 0", "--rate 0");
   expect_refused(both() + out("x") + "--updates 1 --precision fp16", "--precision");
   expect_refused(both() + out("x") + "--updates 1 --rank 2 --loss plans=1", "no head \"plans\"");

@@ -97,6 +97,7 @@ class Finder {
     if (conv) {
       layer.groups = node.attrs.integer("group", 1);
       if (tensor.shape().rank() < 3 || weights.transposed || layer.groups < 1) return;
+      if (tensor.shape()[0] % layer.groups != 0) return;  // no model that runs
       if (layer.groups > 1 && layer.in() == tensor.shape().elements(2, tensor.shape().rank())) {
         layer.cannot = "depthwise: an adapter would be larger than its weights";
       }

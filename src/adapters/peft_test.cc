@@ -136,7 +136,7 @@ TEST_F(Broken, ConfigsAreRefusedByName) {
   EXPECT_NE(refusal("\"use_dora\": true", "\"use_dora\": false").find("use_dora is not set"), std::string::npos);
   EXPECT_NE(refusal("\"stem\": 2", "\"st(em|amp)\": 2").find("regular expression"), std::string::npos);
   EXPECT_NE(refusal("{", "{,").find("no JSON"), std::string::npos);
-  EXPECT_NE(refusal("{", std::string(200, '[')).find("JSON"), std::string::npos);
+  EXPECT_NE(refusal("{", std::string(200, '[')).find("nested deeper than 64"), std::string::npos);
   EXPECT_EQ(refusal("{", "{"), "accepted");
 }
 

@@ -1,47 +1,114 @@
 #include "base/json.h"
 
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
 
 namespace sparkpilot {
 namespace {
 
-nlohmann::ordered_json parse(std::string_view text, bool throws, bool& deep) {
-  deep = false;
-  return nlohmann::ordered_json::parse(
-      text.begin(), text.end(),
-      [&](int depth, auto, const auto&) {
-        deep |= depth > kDeepestJson;
-        return !deep;
-      },
-      throws);
-}
+using Json = nlohmann::ordered_json;
 
-template <class Json>
-std::string text_of(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+// What the parser reads, put together in time that grows with its length alone: nlohmann's own handler looks through
+// all members of an object for each of them and, with a callback, through a whole array at the end of each element.
+class JsonBuilder {
+ public:
+  bool is_deep() const { return deep_; }
+  Json take() { return std::move(root_); }
+
+  // What nlohmann's parser calls.
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(int64_t value) { return add(value); }
+  bool number_unsigned(uint64_t value) { return add(value); }
+  bool number_float(double value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(Json::binary_t&) { return false; }  // is not in JSON as text
+  bool start_object(size_t) { return open(Json::object()); }
+  bool start_array(size_t) { return open(Json::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& name) {
+    Open& object = open_.back();
+    auto& members = object.json->get_ref<Json::object_t&>();
+    const auto [place, is_new] = object.places.emplace(name, members.size());
+    if (is_new) static_cast<Json::object_t::Container&>(members).emplace_back(std::move(name), nullptr);
+    object.member = place->second;  // of two of one name the last one counts
+    return true;
+  }
+  template <class Problem>
+  bool parse_error(size_t, const std::string&, const Problem& problem) {
+    throw problem;
+  }
+
+ private:
+  struct Open {
+    Json* json = nullptr;  // stays where it is while it is open: what it lies in does not grow
+    size_t member = 0;     // of an object: whose value comes next
+    std::unordered_map<std::string, size_t> places = {};
+  };
+
+  Json& place(Json value) {
+    if (open_.empty()) return root_ = std::move(value);
+    Open& in = open_.back();
+    if (in.json->is_array()) return in.json->get_ref<Json::array_t&>().emplace_back(std::move(value));
+    Json& member = in.json->get_ref<Json::object_t&>().data()[in.member].second;
+    return member = std::move(value);
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json empty) {
+    if (open_.size() >= kDeepestJson) {
+      deep_ = true;
+      return false;
+    }
+    open_.push_back({&place(std::move(empty))});
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json root_;
+  std::vector<Open> open_;
+  bool deep_ = false;
+};
+
+template <class Any>
+std::string text_of(const Any& json, int indent) {
+  return json.dump(indent, ' ', false, Any::error_handler_t::replace);
 }
 
 }  // namespace
 
-std::optional<nlohmann::ordered_json> parse_bounded(std::string_view text) {
-  bool deep = false;
-  nlohmann::ordered_json json = parse(text, true, deep);
-  return deep ? std::nullopt : std::optional(std::move(json));
+std::optional<Json> parse_bounded(std::string_view text) {
+  JsonBuilder builder;
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.is_deep() ? std::nullopt : std::optional(builder.take());
 }
 
-nlohmann::ordered_json parse_json(std::string_view text) {
-  std::optional<nlohmann::ordered_json> json = parse_bounded(text);
+Json parse_json(std::string_view text) {
+  std::optional<Json> json = parse_bounded(text);
   if (!json) fail("its JSON is nested deeper than {} levels", kDeepestJson);
   return *std::move(json);
 }
 
-nlohmann::ordered_json parse_json_or_discard(std::string_view text) {
-  bool deep = false;
-  nlohmann::ordered_json json = parse(text, false, deep);
-  return deep ? nlohmann::ordered_json(nlohmann::ordered_json::value_t::discarded) : json;
+Json parse_json_or_discard(std::string_view text) {
+  try {
+    if (std::optional<Json> json = parse_bounded(text)) return *std::move(json);
+  } catch (const Json::exception&) {
+    // As below.
+  }
+  return Json(Json::value_t::discarded);
 }
 
-std::string json_text(const nlohmann::ordered_json& json, int indent) { return text_of(json, indent); }
+std::string json_text(const Json& json, int indent) { return text_of(json, indent); }
 std::string json_text(const nlohmann::json& json, int indent) { return text_of(json, indent); }
 
 }  // namespace sparkpilot

@@ -13,7 +13,7 @@ std::string nested(int depth) {
 
 TEST(Json, IsReadToALimitedDepth) {
   EXPECT_EQ(json_text(parse_json(nested(kDeepestJson))), nested(kDeepestJson));
-  EXPECT_FALSE(parse_bounded(nested(kDeepestJson + 2)));
+  EXPECT_FALSE(parse_bounded(nested(kDeepestJson + 1)));
   EXPECT_FALSE(parse_bounded(nested(1'000'000)));
   EXPECT_TRUE(parse_json_or_discard(nested(1'000'000)).is_discarded());
   EXPECT_THROW(parse_json(nested(1'000'000)), Error);
@@ -26,6 +26,35 @@ TEST(Json, WhatIsNoneThrowsOrIsDiscarded) {
     EXPECT_TRUE(parse_json_or_discard(text).is_discarded()) << text;
   }
   EXPECT_EQ(parse_json_or_discard("[1]"), nlohmann::ordered_json({1}));
+}
+
+TEST(Json, IsWhatTheLibraryReads) {
+  for (const char* text :
+       {"null", " -1.5e3 ", "18446744073709551615", "-9223372036854775808", "18446744073709551616", "\"\\u00e9\\n\"",
+        "[]", "{}", R"([1,[2,{"a":[],"b":{}}],true,false,"x",null,{"z":1,"a":{"y":[0.25,{"x":[[]]}]}}])",
+        R"({"b":1,"a":2,"b":[3,4],"c":{"b":5}})"}) {
+    EXPECT_EQ(json_text(parse_json(text)), nlohmann::ordered_json::parse(text).dump()) << text;
+  }
+  std::string error;
+  try {
+    parse_json("{\"a\": [1, 2,, 3]}");
+  } catch (const nlohmann::json::parse_error& problem) {
+    error = problem.what();
+  }
+  EXPECT_NE(error.find("line 1, column 13"), std::string::npos) << error;
+  EXPECT_THROW(parse_json("1e999"), nlohmann::json::out_of_range);
+}
+
+// In a time that grows with the length, which is not measured here: with the square of it this takes minutes.
+TEST(Json, ManyMembersAndElementsAreRead) {
+  constexpr int kMany = 200'000;
+  std::string object = "{", array = "[";
+  for (int i = 0; i < kMany; ++i) {
+    object += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":{}";
+    array += i > 0 ? ",{}" : "{}";
+  }
+  EXPECT_EQ(parse_json(object + "}").size(), kMany);
+  EXPECT_EQ(parse_json(array + "]").size(), kMany);
 }
 
 TEST(Json, IsWrittenInTheOrderOfItsMembers) {

@@ -75,6 +75,11 @@ AdapterKind kind_of(const AdapterFlags& flags) {
 }
 
 int create(const Program& program, const AdapterFlags& flags) {
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    if (fs::exists(fs::path(flags.out) / name)) {
+      fail("--out {}: there is an adapter already ({}), which may be trained: give another folder", flags.out, name);
+    }
+  }
   const Graph base = load_onnx(flags.model);
   const int64_t base_bytes = take_census(base).constant_bytes;
   AdapterOptions options{.kind = kind_of(flags), .target = flags.target};

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/batch_memory.h"
 #include "cli/byte_size.h"
 #include "cli/choices.h"
@@ -39,6 +40,7 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr const char* kPageFile = "report.html";
+constexpr const char* kSummaryFile = "summary.json";
 constexpr int64_t kKeyFrames = 6;
 
 // Whether the data's teacher is the student as it begins.
@@ -89,8 +91,7 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
     print("report: " + page + "\n");
   }
   if (summary.ended != train::Ended::not_finite) return;
-  note(fmt::format("{}{}", summary.reason,
-                   summary.batch.empty() ? "" : "; the batch is in " + (out / summary.batch).string()));
+  note(fmt::format("{}{}", summary.reason, summary.batch.empty() ? "" : "; the batch is in " + summary.batch.string()));
 }
 
 // One run, in each of its processes.
@@ -109,12 +110,15 @@ class TrainRun {
   int report() const;
   int try_steps();
   bool is_dry() const { return flags_.dry_run; }
+  bool is_over() const { return over_; }
 
  private:
   BatchBytes bytes_of(train::TrainingProgram& program, int64_t batch) const;
   BatchBytes bytes_at(int64_t batch) const;
   int64_t least_activations(int64_t batch) const;
   int64_t batch_within_activations() const;
+  train::TrainerOptions trainer_options() const;
+  bool find_over() const;
   void build();
   void expect_to_fit(const std::string& why) const;
   const train::Dataset& unchanged();
@@ -129,7 +133,7 @@ class TrainRun {
   const Program& program_;
   TrainFlags flags_;
   Comm& comm_;
-  bool resume_ = false;
+  bool resume_ = false, over_ = false;
   std::string device_;                                          // as it was asked for: of all processes
   std::optional<train::Dataset> all_, validation_, unchanged_;  // unchanged_: as all_, without augmentation
   std::optional<train::FirstSamples> samples_;
@@ -168,7 +172,13 @@ void TrainRun::prepare() {
   if (std::ranges::any_of(all_->info().routes, &train::DatasetRoute::validation)) {
     validation_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::validation});
   }
+  if (flags_.overfit > all_->size()) {
+    fail("--overfit {}: {} has {} for training", flags_.overfit, flags_.data, count_of(all_->size(), "sample"));
+  }
   samples_.emplace(*all_, flags_.overfit > 0 ? flags_.overfit : all_->size());
+  if (tells() && flags_.batch > samples_->size()) {
+    note(fmt::format("--batch {}: a step repeats samples, as there are only {}", flags_.batch, samples_->size()));
+  }
   train::StudentOptions& options = student_options_;
   options = student_options(flags_, all_->info());
   if (options.mode == train::TrainMode::full || flags_.least_scale > 0) {
@@ -201,6 +211,7 @@ void TrainRun::prepare() {
   if (resume_) {
     if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
   }
+  if (over_ = find_over(); over_) return;
   build();
   if (tells()) {
     for (const std::string& text : student_->notes()) note(text);
@@ -413,7 +424,7 @@ void TrainRun::write_page() {
   file.commit();
 }
 
-void TrainRun::train(const std::atomic<bool>& interrupt) {
+train::TrainerOptions TrainRun::trainer_options() const {
   train::TrainerOptions trainer{.out = flags_.out};
   trainer.schedule = {.form = flags_.schedule == "constant" ? train::Schedule::constant : train::Schedule::cosine,
                       .rate = flags_.rate,
@@ -432,6 +443,28 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
   trainer.keep = static_cast<int>(flags_.keep);
   trainer.dataset = all_->fingerprint();
   trainer.resume = resume_;
+  return trainer;
+}
+
+// Whether this goes on with a run that has ended and has nothing left to do: its files stay as they are. Fails if its
+// checkpoints are gone, as it would begin again.
+bool TrainRun::find_over() const {
+  const fs::path summary = fs::path(flags_.out) / kSummaryFile;
+  if (!resume_ || flags_.dry_run || !fs::exists(summary)) return false;
+  const auto checkpoint = train::newest_checkpoint(flags_.out);
+  if (!checkpoint) {
+    fail("{}: a run that has ended, without a checkpoint to go on from; --from {} begins it again, in another folder",
+         flags_.out, (fs::path(flags_.out) / kTrainCommandFile).string());
+  }
+  if (parse_json_or_discard(read_file(summary)).value("ended", "") == train::name(train::Ended::interrupted))
+    return false;
+  const train::TrainerOptions trainer = trainer_options();
+  const int64_t an_update = flags_.batch * flags_.accumulate * comm_.size();
+  return train::is_over(checkpoint->progress, trainer, train::limit_of(trainer, samples_->size(), an_update));
+}
+
+void TrainRun::train(const std::atomic<bool>& interrupt) {
+  train::TrainerOptions trainer = trainer_options();
   if (own_) trainer.renew = [&](int64_t updates) { renew_features(updates); };
   if (rolled_out_) {
     trainer.rollout = &*rolled_out_;
@@ -514,6 +547,16 @@ int TrainRun::try_steps() {
 }
 
 int TrainRun::report() const {
+  if (over_) {
+    if (!is_first()) return kDone;
+    const Json summary = parse_json(read_file(fs::path(flags_.out) / kSummaryFile));
+    if (program_.json) print_json(summary);
+    else
+      print(fmt::format(
+          "{}: nothing is left to do: {} after {} updates. --updates, --epochs or --minutes let it go on.\n",
+          flags_.out, summary.value("ended", "ended"), summary.value("updates", 0)));
+    return kDone;
+  }
   if (is_first()) report_text(program_, summary_, written_, flags_.out);
   return summary_.ended == train::Ended::not_finite ? kCheckFailed : kDone;
 }
@@ -525,7 +568,7 @@ int run(Program& program, const TrainFlags& flags) {
   TrainRun run(program, flags, comm);
   comm.together([&] { run.prepare(); });
   if (run.is_dry()) return comm.rank() == 0 ? run.try_steps() : kDone;
-  run.train(stop.requested());
+  if (!run.is_over()) run.train(stop.requested());
   return run.report();
 }
 

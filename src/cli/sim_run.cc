@@ -130,7 +130,11 @@ class Computation {
   void end() {
     if (!done_.stopped && (!writer_ || !writer_->finished())) {
       if (run_.options().user) run_.options().user->check_unchanged();
-      if (const auto latency = run_.latency()) {
+      const bool answers = std::ranges::any_of(done_.rows, [](const sim::ResultRow& row) {
+        return std::ranges::any_of(row.values, [](const auto& value) { return value.has_value(); });
+      });
+      // A user's that no world got an answer from would only run into its limit again.
+      if (const auto latency = answers || !run_.options().user ? run_.latency() : std::nullopt) {
         done_.info.update_p50_us = latency->p50_us;
         done_.info.update_p99_us = latency->p99_us;
       }

@@ -55,6 +55,29 @@ std::string vehicle_of(const ShowFlags& flags, const sim::RunInfo& info) {
   return flags.sim.vehicle;
 }
 
+// With a run all of this is the run's. What names the same files as the run did is needed where the run had files.
+void refuse_idle(const Program& program, const sim::RunInfo& info) {
+  const auto presets = sim::vehicle_presets();
+  const bool own_car = std::ranges::find(presets, info.vehicle, &sim::Preset::name) == presets.end();
+  for (const std::string& flag : given_flags(*program.at)) {
+    const bool idle = flag == "--set" || flag == "--seed" || flag == "--plant" || flag == "--planner" ||
+                      (flag == "--algorithm" && info.algorithm_md5.empty()) || (flag == "--vehicle" && !own_car);
+    if (idle) fail("{} has no effect with --run: a world of a run is shown as it was driven", flag);
+  }
+}
+
+// The scenario of that name, of the program or the file; the run must have it.
+sim::Scenario scenario_of_run(const ShowFlags& flags, const sim::RunInfo& info, const std::vector<sim::Scenario>& known,
+                              const std::string& name) {
+  if (std::ranges::find(info.scenarios, name) == info.scenarios.end()) {
+    fail("{}: has no scenario \"{}\", but {}", flags.run, name,
+         one_line(fmt::format("{}", fmt::join(info.scenarios, ", "))));
+  }
+  const auto found = std::ranges::find(known, name, &sim::Scenario::name);
+  if (found == known.end()) fail("{}: \"{}\" is a course of a file: give it with --file", flags.run, name);
+  return *found;
+}
+
 // The world of a run that is named, or its worst.
 Shown world_of_run(const Program& program, const ShowFlags& flags) {
   const sim::Results results = sim::read_results(flags.run, true);
@@ -63,18 +86,27 @@ Shown world_of_run(const Program& program, const ShowFlags& flags) {
     fail("{}: was made by version {}, this is {}: its worlds may be others", flags.run, info.program,
          program_version());
   }
+  refuse_idle(program, info);
+  std::vector<sim::Scenario> known(sim::scenarios().begin(), sim::scenarios().end());
+  if (!flags.file.empty()) known = {sim::read_scenario(flags.file)};
   std::string name = flags.scenario;
   Shown shown;
   shown.variant = flags.variant.value_or(0);
+  if (shown.variant >= info.variants) {
+    fail("--variant {}: {} has {} of each scenario, from 0", shown.variant, flags.run, info.variants);
+  }
+  if (name.empty() && !flags.file.empty()) name = known[0].name;
   if (name.empty()) {
-    const sim::RunSummary summary = sim::summarize_run(results.rows, info.metrics, sim::scenarios(), 1);
-    if (summary.worst.empty()) fail("{}: no row of a scenario that this program knows", flags.run);
+    const sim::RunSummary summary = sim::summarize_run(results.rows, info.metrics, known, 1);
+    if (summary.worst.empty()) {
+      fail("{}: has no world of a scenario of the program; give a course of yours with --file", flags.run);
+    }
     const sim::ResultRow& worst = results.rows[summary.worst[0].row];
     name = worst.scenario;
     shown.variant = worst.variant;
   }
   sim::ScenarioRunOptions options;
-  options.scenarios = {one_scenario(name)};
+  options.scenarios = {scenario_of_run(flags, info, known, name)};
   options.variants = shown.variant + 1;
   options.seed = info.seed;
   options.algorithm = info.algorithm;
@@ -267,11 +299,13 @@ void add_sim_show(Program& program, Command group) {
                   "  sparkpilot sim show lane_change_quick --out lane_change.html\n"
                   "  sparkpilot sim show curve_firm --variant 12 --set kp=5 --trace curve.csv\n"
                   "  sparkpilot sim show --run runs/default        (its worst world)\n"
-                  "  sparkpilot sim show --run runs/default curve_firm --variant 12",
+                  "  sparkpilot sim show --run runs/default curve_firm --variant 12\n"
+                  "  sparkpilot sim show --run runs/bend --file bend.csv",
                   [&program, flags] { return show(program, *flags); });
   command.add_option("scenario", flags->scenario, "its name in sim list; with --run: of the run, else its worst")
       .type_name("SCENARIO");
-  command.add_option("--file", flags->file, "a scenario from a table, as in sim run").type_name("F.csv");
+  command.add_option("--file", flags->file, "a course from a table, as in sim run; with --run: the one that was driven")
+      .type_name("F.csv");
   command.add_option("--run", flags->run, "folder of a run, whose algorithm, parameters, car and seed are taken")
       .type_name("DIR");
   command

@@ -212,9 +212,10 @@ Json json_of(const Tuned& tuned) {
 }
 
 // What drives as the trials did, without the parameters that were searched.
-std::string run_command(const SimFlags& flags, const std::vector<sim::TuneRange>& ranges) {
-  const SimFlags usual;
+std::string run_command(const TuneFlags& tune, const std::vector<sim::TuneRange>& ranges) {
+  const SimFlags usual, &flags = tune.sim;
   std::string text = "sparkpilot sim run --algorithm " + flags.algorithm;
+  text += " --scenarios " + fmt::format("{}", fmt::join(tune.scenarios, ","));
   if (flags.vehicle != usual.vehicle) text += " --vehicle " + flags.vehicle;
   if (flags.plant != usual.plant) text += " --plant " + flags.plant;
   if (flags.planner != usual.planner) text += " --planner " + flags.planner;
@@ -251,7 +252,7 @@ void print_tuned(const Tuned& tuned, const TuneFlags& flags) {
   }
   print(held.str());
   print(fmt::format("failed: {} with the own parameters, {} with the best, of {}\n\n{}{}\n", tuned.held_out->failed_a,
-                    tuned.held_out->failed_b, tuned.held_out->pairs, run_command(flags.sim, tuned.ranges), set));
+                    tuned.held_out->failed_b, tuned.held_out->pairs, run_command(flags, tuned.ranges), set));
 }
 
 int tune(const Program& program, const TuneFlags& flags) {

@@ -147,7 +147,9 @@ void write_train_command(TrainFlags flags, const TrainPlace& place) {
   each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
   make_folders(flags.out);
   AtomicFile file(fs::path(flags.out) / kTrainCommandFile);
-  file.write(json_text(json, 2) + "\n");
+  const std::string text = json_text(json, 2);
+  if (parse_json(text) != json) fail("a flag of this run is not UTF-8, so {} could not hold it", kTrainCommandFile);
+  file.write(text + "\n");
   file.commit();
 }
 
@@ -217,9 +219,6 @@ train::StudentOptions student_options(const TrainFlags& flags, const train::Data
 void check_train_flags(const TrainFlags& flags) {
   if (flags.data.empty()) fail("--data DIR is expected: a folder of `sparkpilot dataset build`");
   if (flags.out.empty()) fail("--out DIR is expected: where checkpoints and results go");
-  if (flags.updates <= 0 && flags.epochs <= 0 && flags.minutes <= 0) {
-    fail("a limit is expected: --epochs, --updates or --minutes");
-  }
   for (const auto& [flag, value] : {std::pair{"--updates", static_cast<double>(flags.updates)},
                                     {"--epochs", flags.epochs},
                                     {"--minutes", flags.minutes},
@@ -238,6 +237,9 @@ void check_train_flags(const TrainFlags& flags) {
                                     {"--brightness", flags.brightness}}) {
     if (!(value >= 0)) fail("{} {}: expected 0 or more", flag, value);
   }
+  if (flags.updates <= 0 && flags.epochs <= 0 && flags.minutes <= 0) {
+    fail("a limit is expected: --epochs, --updates or --minutes");
+  }
   for (const auto& [flag, value] :
        {std::pair{"--batch", flags.batch}, {"--accumulate", flags.accumulate}, {"--keep", flags.keep}}) {
     expect_at_least(flag, value, 1);
@@ -247,7 +249,9 @@ void check_train_flags(const TrainFlags& flags) {
   if (flags.schedule == "cosine" && flags.updates <= 0 && flags.epochs <= 0) {
     fail("a cosine needs its length: give --epochs or --updates, or --schedule constant");
   }
-  if (!flags.one.empty() && !flags.network.empty()) fail("--network is of two networks: it has no effect with --model");
+  for (const auto& [model, flag] : {std::pair{&flags.one, "--model"}, {&flags.model.supercombo, "--supercombo"}}) {
+    if (!model->empty() && !flags.network.empty()) fail("--network is of two networks: it has no effect with {}", flag);
+  }
   const bool adapter = flags.mode == "adapter";
   for (const auto& [given, flag] : {std::pair{flags.rank > 0, "--rank"},
                                     {flags.alpha > 0, "--alpha"},
@@ -257,6 +261,16 @@ void check_train_flags(const TrainFlags& flags) {
                                     {flags.base_precision != "fp32", "--base-precision"},
                                     {flags.merged, "--merged"}}) {
     if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
+  }
+  const bool one = !flags.one.empty() || !flags.model.supercombo.empty() || !flags.network.empty();
+  const size_t trained = one ? 1 : 2;
+  for (const auto& [given, flag] : {std::pair{flags.rank > 0, "--rank"},
+                                    {flags.alpha > 0, "--alpha"},
+                                    {!flags.target.empty(), "--target"},
+                                    {!flags.max_size.empty(), "--max-size"}}) {
+    if (given && flags.init.size() >= trained) {
+      fail("{} is for new adapters: it has no effect with --init-adapter, whose adapter stays as it is made", flag);
+    }
   }
   if (!(flags.least_scale >= 0 && flags.least_scale <= 1)) fail("--least-scale {}: expected 0 to 1", flags.least_scale);
   if (flags.teacher_features > 0 && !flags.own_features) {

@@ -20,6 +20,7 @@ constexpr double kTurning = 0.6, kClosing = 1, kFarthest = 100;  // m/s^2, m/s, 
 constexpr double kFastest = 70, kLeadNearest = 0.01, kLeadFarthest = 1000;
 constexpr double kStopFrom = 5, kStopLookback = 30;  // m/s, s
 constexpr double kShortest = 4, kLongest = 600;      // s
+constexpr double kLongestDrive = 48 * 3600;          // s
 // Of the cars ahead in a course: the longest time without one that is bridged, the least that one stays, s; and by how
 // much the gap may differ from what the speeds make of it before it is another car's, m and as a share.
 constexpr double kLeadGap = 0.55, kLeadStays = 0.5, kLeadJump = 4, kLeadJumpShare = 0.1;
@@ -143,6 +144,9 @@ Grid grid_of(const drive::CarSignals& signals) {
   if (signals.motion.empty()) return grid;
   const uint64_t origin = signals.motion.begin()->first;
   const double end = seconds_of(std::prev(signals.motion.end())->first, origin);
+  if (end > kLongestDrive) {
+    fail("carState goes over {:.0f} s, expected at most {:.0f}: is a time in the log damaged?", end, kLongestDrive);
+  }
   std::vector<double> yaw_rate, raw_speed;
   std::vector<char> known;
   for (size_t i = 0; static_cast<double>(i) * kGrid <= end; ++i) {

@@ -190,6 +190,9 @@ TEST(Extract, RefusesUnknownKindsAndLengths) {
   drive::CarSignals silent = driven(20, twenty, bend);
   silent.yaw_rate = {};
   EXPECT_NEAR(extract_courses(silent).bad_seconds, 20, 0.1);
+  drive::CarSignals damaged = driven(20, twenty, bend);
+  damaged.motion.add(uint64_t{1} << 61, damaged.motion.begin()->second);
+  EXPECT_NE(error_of([&] { extract_courses(damaged); }).find("is a time in the log damaged?"), std::string::npos);
 }
 
 TEST(Extract, AFolderOfCoursesIsReadByName) {

@@ -207,6 +207,41 @@ RunInfo read_run(const fs::path& folder) {
   return parse_run(read_file(file, kLargestRun), file.string());
 }
 
+// What is finished has all its worlds, unless it was cut off.
+void expect_all(const RunInfo& info, int64_t rows, const fs::path& file) {
+  const int64_t all = std::ssize(info.scenarios) * info.variants;
+  if (rows != all) {
+    fail("{}: {} of the {} worlds that {} tells of: the file was damaged after the run", file.string(), rows, all,
+         kRunFile);
+  }
+}
+
+// The first thing that makes them other runs: "variants 3, not 4".
+std::string difference(const RunInfo& then, const RunInfo& now) {
+  const auto list = [](const std::vector<std::string>& names) {
+    return fmt::format("{} ({})", names.size(), fmt::format("{}", fmt::join(names, ", ")).substr(0, 80));
+  };
+  for (const auto& [what, a, b] : std::initializer_list<std::tuple<const char*, std::string, std::string>>{
+           {"program", then.program, now.program},
+           {"plant", then.plant, now.plant},
+           {"algorithm", then.algorithm, now.algorithm},
+           {"a file of the algorithm with the MD5", then.algorithm_md5, now.algorithm_md5},
+           {"vehicle", then.vehicle, now.vehicle},
+           {"planner", then.planner, now.planner},
+           {"seed", std::to_string(then.seed), std::to_string(now.seed)},
+           {"variants", std::to_string(then.variants), std::to_string(now.variants)},
+           {"scenarios", list(then.scenarios), list(now.scenarios)},
+           {"instruction set", then.instruction_set, now.instruction_set},
+           {"metrics", list(then.metrics), list(now.metrics)}}) {
+    if (a != b) return fmt::format("{} {}, not {}", what, a.empty() ? "none" : a, b.empty() ? "none" : b);
+  }
+  for (size_t i = 0; i < std::min(then.parameters.size(), now.parameters.size()); ++i) {
+    const Parameter &a = then.parameters[i], &b = now.parameters[i];
+    if (!(a == b)) return fmt::format("{} {}, not {} {}", a.name, a.value, b.name, b.value);
+  }
+  return fmt::format("{} parameters, not {}", then.parameters.size(), now.parameters.size());
+}
+
 }  // namespace
 
 bool RunInfo::same_run(const RunInfo& o) const {
@@ -291,6 +326,7 @@ Results read_results(const fs::path& folder, bool unfinished) {
     file = folder / kUnfinishedFile;
   }
   results.rows = parse_rows(rows_text(file), results.info, file.string());
+  if (file.filename() == kRowsFile) expect_all(results.info, std::ssize(results.rows), file);
   return results;
 }
 
@@ -319,8 +355,7 @@ ResultWriter::ResultWriter(fs::path folder, const RunInfo& info, bool resume)
 void ResultWriter::continue_run(const RunInfo& info) {
   const RunInfo begun = read_run(folder_);
   if (!begun.same_run(info)) {
-    fail("{}: holds another run (of {} by {}, program {}): its {} says what was run", folder_.string(), begun.plant,
-         begun.algorithm, begun.program, kRunFile);
+    fail("{}: holds another run, whose {} says: {}", folder_.string(), kRunFile, difference(begun, info));
   }
   std::error_code none;
   const bool finished = fs::exists(folder_ / kRowsFile, none);
@@ -328,7 +363,7 @@ void ResultWriter::continue_run(const RunInfo& info) {
   const std::string text = rows_text(file);
   rows_ = std::ssize(parse_rows(text, begun, file.string()));
   bytes_ = std::ssize(text);
-  if (finished) return;
+  if (finished) return expect_all(begun, rows_, file);
   fd_ = ::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
   if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(text.size())) != 0) {
     fail("{}: cannot be written: {}", file.string(), std::strerror(errno));

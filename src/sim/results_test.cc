@@ -31,7 +31,8 @@ RunInfo small_run() {
 std::vector<ResultRow> small_rows() {
   return {{"curve", "curves", 0, 7, true, {}, "", {0.1, 1.0 / 3}},
           {"curve", "curves", 1, 8, false, 3.25, "diverged after \"3\" s, far off", {1e-30, std::nullopt}},
-          {"a,b", "curves", 0, 18446744073709551615u, false, {}, "offset_max 2.1 above 1", {-0.0, 2.1}}};
+          {"a,b", "curves", 0, 18446744073709551615u, false, {}, "offset_max 2.1 above 1", {-0.0, 2.1}},
+          {"a,b", "curves", 1, 3, true, {}, "", {0.5, 0.25}}};
 }
 
 // A finished folder of small_run().
@@ -71,6 +72,11 @@ TEST(Results, ContinueBehindTheLastWholeRow) {
   }
   EXPECT_EQ(read_results(folder / "run").rows, rows);
   EXPECT_TRUE(ResultWriter(folder / "run", small_run(), true).finished());
+  const std::filesystem::path finished = folder / "run" / kRowsFile;
+  std::filesystem::resize_file(finished, std::filesystem::file_size(finished) - 1);  // within the last row
+  EXPECT_NE(error_of([&] { read_results(folder / "run"); }).find("the file was damaged"), std::string::npos);
+  EXPECT_NE(error_of([&] { ResultWriter(folder / "run", small_run(), true); }).find("the file was damaged"),
+            std::string::npos);
 }
 
 TEST(Results, AnotherRunIsNotContinued) {
@@ -80,7 +86,12 @@ TEST(Results, AnotherRunIsNotContinued) {
   EXPECT_NE(error_of([&] { ResultWriter(folder / "run", small_run(), false); }).find("--resume"), std::string::npos);
   RunInfo other = small_run();
   other.parameters[0].value = 0.16;
-  EXPECT_NE(error_of([&] { ResultWriter(folder / "run", other, true); }).find("another run"), std::string::npos);
+  EXPECT_NE(error_of([&] { ResultWriter(folder / "run", other, true); }).find("says: ki 0.15, not ki 0.16"),
+            std::string::npos);
+  other = small_run();
+  other.variants = 3;
+  EXPECT_NE(error_of([&] { ResultWriter(folder / "run", other, true); }).find("says: variants 2, not 3"),
+            std::string::npos);
 }
 
 TEST(Results, BadRowsAreNamed) {

@@ -36,10 +36,12 @@ constexpr Heading kHeadings[kColumns] = {
 // Where each column is; -1: it is not there.
 struct Places {
   int at[kColumns] = {-1, -1, -1, -1, -1, -1, -1};
+  size_t columns = 0;  // of the headings
 };
 
 Places places_of(const CsvReader& csv, const std::string& name) {
   Places places;
+  places.columns = csv.fields().size();
   std::vector<std::string> known;
   for (const Heading& heading : kHeadings) known.emplace_back(heading.name);
   for (size_t i = 0; i < csv.fields().size(); ++i) {
@@ -108,6 +110,11 @@ void read_lead(const CsvReader& csv, const Places& places, CourseTable& table, s
 }
 
 void read_row(const CsvReader& csv, const Places& places, CourseTable& table, std::optional<double>& came) {
+  if (csv.fields().size() > places.columns) {
+    csv.fail_at(csv.fields().size() - 1, "the last",
+                fmt::format("{} columns, the headings are {}: numbers have a point, not a comma", csv.fields().size(),
+                            places.columns));
+  }
   const double time = value_of(csv, places, kTime), speed = value_of(csv, places, kSpeed);
   if (!table.time.empty() && time <= table.time.back()) {
     csv.fail_at(static_cast<size_t>(places.at[kTime]), "time_s",

@@ -89,6 +89,7 @@ TEST(ScenarioFile, SaysWhatIsWrong) {
       {head + "0,10,400\n", "is it in a radius in m?"},
       {head + "0,10,0\n100000,10,0\n", "is it in ms?"},
       {head + "0,10,0\n0.5,10,0\n", "goes over 0.5 s"},
+      {head + "0,10,0\n1,10,0,01\n", "f.csv:3: column 4 (the last): 4 columns, the headings are 3"},
       {"time_s,speed_m_per_s,curvature_per_m,roll_rad\n0,10,0,2\n", "is it in degrees?"},
       {"time_s,speed_m_per_s,curvature_per_m,lead_gap_m\n", "expected both of the columns lead_speed_m_per_s and"},
       {leads + "0,10,0,,5\n", "f.csv:2: column 4 (lead_gap_m): empty where a car comes"},

@@ -46,6 +46,9 @@ void check(const TuneOptions& options) {
     if (range.logarithmic && !(range.low > 0)) {
       fail("parameter {}: a logarithmic range from {}, expected above 0", range.name, range.low);
     }
+    if (range.logarithmic && !std::isfinite(range.high / range.low)) {
+      fail("parameter {}: a logarithmic range from {} to {} is too wide", range.name, range.low, range.high);
+    }
     if (!names.insert(range.name).second) fail("parameter {}: given twice", range.name);
   }
 }
@@ -202,6 +205,10 @@ class Journal {
       std::optional<Trial> trial = parse_trial(line, options.ranges.size());
       if (!trial) fail("{}:{}: expected a trial of {} values", path_.string(), number, options.ranges.size());
       trials_.push_back(std::move(*trial));
+    }
+    // A first line that was cut is the only text without a whole one; a file of somebody else's stays as it is.
+    if (at == 0 && !search_line(options).starts_with(text)) {
+      fail("{}:1: expected the journal of a search, got {}", path_.string(), text.substr(0, 200));
     }
     return static_cast<int64_t>(at);
   }

@@ -113,6 +113,11 @@ TEST(Tune, JournalsOfOtherSearchesAreRefused) {
   std::ofstream(file, std::ios::app) << "{\"values\": [1, \"x\"], \"cost\": 1}\n";
   EXPECT_NE(error(options_of(Search::random, 9)).find(":7: expected a trial of 2 values"), std::string::npos);
   const std::string text = read_text(file), head = text.substr(0, text.find('\n') + 1);
+  std::ofstream(file) << "{\"mine\": 1}";  // no whole line, and no journal
+  EXPECT_NE(error(options_of(Search::random, 9)).find(":1: expected the journal"), std::string::npos);
+  EXPECT_EQ(read_text(file), "{\"mine\": 1}");
+  std::ofstream(file) << head.substr(0, 20);  // cut while it was begun
+  EXPECT_EQ(error(options_of(Search::random, 5)), "");
   for (const char* line : {"[]", "7", "{\"values\": 1, \"cost\": 1}", "{\"values\": [1, 2, 3], \"cost\": 1}", "no"}) {
     std::ofstream(file) << head << line << "\n";
     EXPECT_NE(error(options_of(Search::random, 9)).find(":2: expected a trial"), std::string::npos) << line;

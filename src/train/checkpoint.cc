@@ -73,8 +73,9 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
 
 int64_t count(const Json& in, const char* key, int64_t least = 0) {
   const Json& value = in.at(key);
-  if (!value.is_number_integer() || value.get<int64_t>() < least) {
-    fail("{} is {}, expected a whole number from {}", key, json_text(value), least);
+  constexpr int64_t kMost = int64_t{1} << 53;
+  if (!value.is_number_integer() || value.get<int64_t>() < least || value.get<int64_t>() > kMost) {
+    fail("{} is {}, expected a whole number from {} to {}", key, json_text(value), least, kMost);
   }
   return value.get<int64_t>();
 }
@@ -196,6 +197,10 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
                     .best_updates = count(progress, "best_updates"),
                     .evaluations_since = count(progress, "evaluations_since")};
     if (!progress.at("best").is_null()) out.progress.best = progress.at("best").get<double>();
+    if (std::max(out.progress.evaluated, out.progress.best_updates) > out.progress.updates) {
+      fail_here("it was evaluated after updates that it has not made");
+    }
+    if (!identity.at("seed").is_number_unsigned()) fail_here("its seed is no whole number");
     out.identity = {.seed = identity.at("seed").get<uint64_t>(),
                     .batch = count(identity, "batch", 1),
                     .micro_batches = static_cast<int>(std::min<int64_t>(count(identity, "micro_batches", 1), 1 << 30)),

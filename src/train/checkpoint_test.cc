@@ -170,9 +170,13 @@ TEST(Checkpoint, RefusesWhatIsDamagedOrOfAnotherRun) {
   };
   const std::string refused = json + ": not a checkpoint of training";
   EXPECT_EQ(with("\"version\": 1", "\"version\": 2"), refused + ": version 2, expected 1");
-  EXPECT_EQ(with("\"updates\": 5", "\"updates\": -5"), refused + ": updates is -5, expected a whole number from 0");
-  EXPECT_EQ(with("\"updates\": 5", "\"updates\": 5.5"), refused + ": updates is 5.5, expected a whole number from 0");
+  EXPECT_EQ(with("\"updates\": 5", "\"updates\": -5"),
+            refused + ": updates is -5, expected a whole number from 0 to 9007199254740992");
+  EXPECT_EQ(with("\"updates\": 5", "\"updates\": 5.5"),
+            refused + ": updates is 5.5, expected a whole number from 0 to 9007199254740992");
   EXPECT_TRUE(with("\"samples\"", "\"simples\"").starts_with(refused));
+  EXPECT_TRUE(with("\"best_updates\": 3", "\"best_updates\": 6").starts_with(refused));
+  EXPECT_TRUE(with("\"seed\": 18446744073709551615", "\"seed\": 1e300").starts_with(refused));
   EXPECT_TRUE(with("\"choices\": {", "\"choices\": [").starts_with(refused));
   EXPECT_TRUE(with("\"kernel\": \"onednn\"", "\"kernel\": 3").starts_with(refused));
   EXPECT_TRUE(with("\"seconds\": 0.", "\"seconds\": \"x\", \"z\": 0.").starts_with(refused));

@@ -139,6 +139,9 @@ DatasetInput input_from(const Json& json, const drive::DrivingContract& contract
   input.kind = kind_of(json.at("kind").get<std::string>());
   const bool bytes = json.at("dtype") == "u8";
   if (!bytes && json.at("dtype") != "f32") fail("input \"{}\" is {}", input.name, json_text(json.at("dtype")));
+  const bool picture =
+      input.kind == InputKind::road || input.kind == InputKind::wide || input.kind == InputKind::driver;
+  if (bytes && !picture) fail("input \"{}\" is u8, which only pictures are", input.name);
   input.dtype = bytes ? DType::u8 : DType::f32;
   input.shape = Shape(std::span<const int64_t>(json.at("shape").get<std::vector<int64_t>>()));
   if (input.shape.elements() != elements_of(input.kind, contract)) {

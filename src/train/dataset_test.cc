@@ -251,6 +251,8 @@ TEST_F(SmallDataset, RefusesABadDescription) {
   expect_refused(with("513\n", "9513\n"), file, "of 513 values");
   expect_refused(with("\"every\": 1", "\"every\": 0"), file, "\"every\" is 0");
   expect_refused(with("\"wide\"", "\"deep\""), file, "kind \"deep\"");
+  expect_refused(with("\"desire\",\n   \"dtype\": \"f32\"", "\"desire\",\n   \"dtype\": \"u8\""), file,
+                 "is u8, which only pictures are");
   expect_refused(with("\"big_img\"", "\"img\""), file, "there twice");
   expect_refused(with("\"validation\"", "\"test\""), file, "\"split\" is \"test\"");
 }

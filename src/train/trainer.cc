@@ -103,6 +103,14 @@ class Means {
   int64_t count_ = 0;
 };
 
+bool is_out_of_time(const RunProgress& progress, const TrainerOptions& options) {
+  return options.minutes > 0 && progress.seconds >= 60 * options.minutes;
+}
+
+bool is_out_of_patience(const RunProgress& progress, const TrainerOptions& options) {
+  return options.patience > 0 && progress.evaluations_since >= options.patience;
+}
+
 class TrainingRun {
  public:
   TrainingRun(TrainingProgram& program, const Samples& samples, const Samples* validation,
@@ -171,12 +179,7 @@ TrainingRun::TrainingRun(TrainingProgram& program, const Samples& samples, const
   const int micro_batches = program.options().micro_batches;
   a_update_ = feed_.batch() * micro_batches * size_;
   an_epoch_ = (samples.size() + a_update_ - 1) / a_update_;
-  if (options.updates > 0) updates_ = options.updates;
-  if (options.epochs > 0) {
-    const double whole = options.epochs * static_cast<double>(samples.size()) / static_cast<double>(a_update_);
-    const auto by_epochs = static_cast<int64_t>(std::min(std::ceil(whole), 1e15));
-    updates_ = updates_ ? std::min(*updates_, by_epochs) : by_epochs;
-  }
+  updates_ = limit_of(options, samples.size(), a_update_);
   check();
   identity_ = {.seed = options.seed,
                .batch = feed_.batch(),
@@ -398,7 +401,7 @@ bool TrainingRun::evaluation_due(bool at_end) const {
 // What is due at this number of updates: an evaluation, the end, a checkpoint. A resumed run begins with it, too, so
 // that an interruption between these changes nothing.
 std::optional<Ended> TrainingRun::settle(TrainingStep* step) {
-  const bool out_of_time = any(options_.minutes > 0 && progress_.seconds >= 60 * options_.minutes);
+  const bool out_of_time = any(is_out_of_time(progress_, options_));
   bool evaluated = false;
   if (evaluation_due(limited() || out_of_time)) {
     evaluated = evaluate();
@@ -406,7 +409,7 @@ std::optional<Ended> TrainingRun::settle(TrainingStep* step) {
   }
   if (step != nullptr && options_.progress) options_.progress(*step);
   if (any(interrupted())) return Ended::interrupted;
-  if (options_.patience > 0 && progress_.evaluations_since >= options_.patience) return Ended::early;
+  if (is_out_of_patience(progress_, options_)) return Ended::early;
   if (limited()) return Ended::updates;
   if (out_of_time) return Ended::minutes;
   const bool best = evaluated && progress_.best && progress_.best_updates == progress_.updates;
@@ -480,6 +483,22 @@ TrainingSummary TrainingRun::run() {
 }
 
 }  // namespace
+
+std::optional<int64_t> limit_of(const TrainerOptions& options, int64_t samples, int64_t an_update) {
+  std::optional<int64_t> updates;
+  if (options.updates > 0) updates = options.updates;
+  if (options.epochs > 0) {
+    const double whole = options.epochs * static_cast<double>(samples) / static_cast<double>(an_update);
+    const auto by_epochs = static_cast<int64_t>(std::min(std::ceil(whole), 1e15));
+    updates = updates ? std::min(*updates, by_epochs) : by_epochs;
+  }
+  return updates;
+}
+
+bool is_over(const RunProgress& progress, const TrainerOptions& options, std::optional<int64_t> updates) {
+  return (updates && progress.updates >= *updates) || is_out_of_time(progress, options) ||
+         is_out_of_patience(progress, options);
+}
 
 double rate_at(const Schedule& s, int64_t update, int64_t updates) {
   if (update < s.warmup) return s.rate * static_cast<double>(update + 1) / static_cast<double>(s.warmup);

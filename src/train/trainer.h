@@ -95,6 +95,12 @@ struct TrainerOptions {
   std::function<void(const std::string& line)> say = {};  // what the user should know, such as what differs at --resume
 };
 
+// The number of updates that a run is limited to, by updates or epochs; empty if by neither. `an_update`: the samples
+// of one.
+std::optional<int64_t> limit_of(const TrainerOptions& options, int64_t samples, int64_t an_update);
+// Whether a run that got so far makes no further update. `updates`: limit_of().
+bool is_over(const RunProgress& progress, const TrainerOptions& options, std::optional<int64_t> updates);
+
 struct TrainingSummary {
   Ended ended = Ended::updates;
   RunProgress progress;
