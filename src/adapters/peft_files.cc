@@ -40,7 +40,8 @@ constexpr std::string_view kOthers[] = {"modules_to_save",
 struct Config {
   AdapterKind kind = AdapterKind::lora;
   double alpha = 1;
-  std::vector<std::pair<std::string, double>> alpha_pattern;
+  std::optional<double> rank;  // where it says that of every layer
+  std::vector<std::pair<std::string, double>> alpha_pattern, rank_pattern;
   std::string base_name, base_fingerprint;
   std::map<std::string, std::string> tags;
 };
@@ -88,7 +89,7 @@ Config parse_config(const std::string& bytes) {
   for (const std::string_view key : kOthers) {
     const auto at = json.find(key);
     const bool plain = at == json.end() || at->is_null() || *at == Json(false) || (at->is_structured() && at->empty());
-    if (!plain) fail("{} is {}, which is not supported", key, at->dump().substr(0, 60));
+    if (!plain) fail("{} is {}, which is not supported", key, json_text(*at).substr(0, 60));
   }
   if (const std::string bias = text(json, "bias"); !bias.empty() && bias != "none") {
     fail("bias is \"{}\": trained biases are not supported, expected \"none\"", bias);
@@ -106,6 +107,16 @@ Config parse_config(const std::string& bytes) {
       out.alpha_pattern.emplace_back(key, number(value, "alpha_pattern"));
     }
   }
+  if (json.contains("r")) out.rank = number(json["r"], "r");
+  if (const auto pattern = json.find("rank_pattern"); pattern != json.end() && pattern->is_object()) {
+    for (const auto& [key, value] : pattern->items()) {
+      if (!is_path(key)) {  // a regular expression: the tensors say it
+        out.rank.reset();
+        break;
+      }
+      out.rank_pattern.emplace_back(key, number(value, "rank_pattern"));
+    }
+  }
   out.base_name = text(json, "base_model_name_or_path");
   if (const auto ours = json.find("auto_mapping"); ours != json.end() && ours->is_object()) {
     out.base_fingerprint = text(*ours, "base_fingerprint");
@@ -118,12 +129,12 @@ Config parse_config(const std::string& bytes) {
   return out;
 }
 
-// As PEFT finds it: the first key that is the path or its end.
-double alpha_of(const Config& config, const std::string& path) {
-  for (const auto& [key, alpha] : config.alpha_pattern) {
-    if (path == key || path.ends_with("." + key)) return alpha;
+// As PEFT finds it: of the first key that is the path or its end.
+double by_path(const std::vector<std::pair<std::string, double>>& pattern, const std::string& path, double usual) {
+  for (const auto& [key, value] : pattern) {
+    if (path == key || path.ends_with("." + key)) return value;
   }
-  return config.alpha;
+  return usual;
 }
 
 // Puts the tensors of a file where they belong; layers in the order of their paths.
@@ -245,7 +256,13 @@ Adapter read_adapter(const std::string& config_text, const SafetensorsFile& file
     for (auto& [path, layer] : layers_of(file, out.stored)) {
       layer.path = path;
       check_layer(layer, config.kind);
-      layer.alpha = alpha_of(config, path);
+      layer.alpha = by_path(config.alpha_pattern, path, config.alpha);
+      if (config.rank) {
+        const double rank = by_path(config.rank_pattern, path, *config.rank);
+        if (rank != static_cast<double>(layer.rank())) {
+          fail("\"{}\" has rank {}, {} says {}", path, layer.rank(), kConfig, rank);
+        }
+      }
       out.layers.push_back(std::move(layer));
     }
     if (out.layers.empty()) fail("it holds no adapter");

@@ -135,6 +135,7 @@ TEST_F(Broken, ConfigsAreRefusedByName) {
   EXPECT_NE(refusal("\"use_dora\": true", "\"use_dora\": 1").find("use_dora is number"), std::string::npos);
   EXPECT_NE(refusal("\"use_dora\": true", "\"use_dora\": false").find("use_dora is not set"), std::string::npos);
   EXPECT_NE(refusal("\"stem\": 2", "\"st(em|amp)\": 2").find("regular expression"), std::string::npos);
+  EXPECT_NE(refusal("\"r\": 2", "\"r\": 7").find("has rank 2, adapter_config.json says 7"), std::string::npos);
   EXPECT_NE(refusal("{", "{,").find("no JSON"), std::string::npos);
   EXPECT_NE(refusal("{", std::string(200, '[')).find("nested deeper than 64"), std::string::npos);
   EXPECT_EQ(refusal("{", "{"), "accepted");

@@ -103,6 +103,7 @@ void print_differences(const Comparison& c) {
   Table categories({"category", "metric", "A", "B", "B - A", "corrected interval", "p", "Wilcoxon", "change"});
   int64_t changed = 0, judged = 0;
   for (const Difference& d : c.differences) {
+    if (d.pairs == 0) continue;
     std::vector<std::string> cells = cells_of(d);
     if (d.scope == Scope::all) {
       all.add(std::move(cells));

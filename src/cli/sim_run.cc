@@ -235,8 +235,13 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
   for (const sim::WorstWorld& world : summary.worst) {
     const sim::ResultRow& row = done.rows[world.row];
     worst.add({row.scenario, std::to_string(row.variant),
-               std::isfinite(world.of_bound) ? fixed(world.of_bound, 2) : "beyond",
-               world.metric.empty() ? "diverged" : world.metric, row.passed ? "passed" : row.reason});
+               std::isfinite(world.of_bound) && !world.metric.empty() ? fixed(world.of_bound, 2)
+               : row.diverged                                         ? "beyond"
+                                                                      : "-",
+               !world.metric.empty() ? world.metric
+               : row.diverged        ? "diverged"
+                                     : "-",
+               row.passed ? "passed" : row.reason});
   }
   print(worst.str());
   if (info.steps_per_second) {

@@ -129,7 +129,20 @@ void declare(Graph& graph, const Choice& choice, ValueId part) {
   }
 }
 
+// Fails where nothing is taken of an axis of known size: what has no elements would agree with everything.
+void expect_some(const Graph& graph, const Choice& choice) {
+  const std::optional<Dims> dims = dims_of(graph.value(choice.output->value));
+  if (!dims) return;
+  for (size_t axis = 0; axis < std::min(choice.slices.size(), dims->size()); ++axis) {
+    const int64_t size = (*dims)[axis].size;
+    if (size <= 0) continue;
+    const auto [begin, end] = range_of(choice.slices[axis], size);
+    if (begin >= end) fail("output \"{}\": nothing is taken of axis {}, which has {}", choice.text, axis, size);
+  }
+}
+
 ValueId add_slices(Graph& graph, const Choice& choice) {
+  expect_some(graph, choice);
   Builder b(graph, fmt::format("output/{}", choice.output->name));
   std::vector<int64_t> begins, ends, steps, axes, single;
   for (size_t axis = 0; axis < choice.slices.size(); ++axis) {

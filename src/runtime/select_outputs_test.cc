@@ -65,6 +65,12 @@ TEST(SelectOutputs, KeepsSlicesThatStillFit) {
   }
 }
 
+TEST(SelectOutputs, WhatTakesNothingIsRefused) {
+  for (const char* text : {"outputs[:, 10:]", "outputs[:, 5:3]", "outputs[0, 12]", "outputs[3:]"}) {
+    EXPECT_THROW(select(flat_model(), {text}), Error) << text;
+  }
+}
+
 TEST(SelectOutputs, DropsSlicesThatWouldLie) {
   for (const char* text : {"extra", "outputs[:, ::2]", "outputs[:, 3]", "outputs[:, 1:3]"}) {
     const Selected selected = select(flat_model(), {text});

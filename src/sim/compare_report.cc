@@ -37,11 +37,17 @@ Json run_json(const RunInfo& run) {
           {"update_p99_us", or_null(run.update_p99_us)}};
 }
 
-Json figures_json(const Figures& f) {
-  return {{"mean", f.mean}, {"median", f.median}, {"interquartile_mean", f.interquartile_mean}};
+// A number that is of pairs: there is none without them.
+std::optional<double> of_pairs(const Difference& d, double value) {
+  return d.pairs > 0 ? std::optional(value) : std::nullopt;
 }
 
 Json difference_json(const Difference& d) {
+  const auto number = [&](double value) { return or_null(of_pairs(d, value)); };
+  const auto figures_json = [&](const Figures& f) {
+    return Json{
+        {"mean", number(f.mean)}, {"median", number(f.median)}, {"interquartile_mean", number(f.interquartile_mean)}};
+  };
   return {{"metric", d.metric->name},
           {"unit", d.metric->unit},
           {"scope", name(d.scope)},
@@ -53,10 +59,10 @@ Json difference_json(const Difference& d) {
           {"b", figures_json(d.b)},
           {"delta", figures_json(d.delta)},
           {"percent", or_null(d.percent)},
-          {"low", d.low},
-          {"high", d.high},
-          {"p", d.p},
-          {"p_wilcoxon", d.p_wilcoxon},
+          {"low", number(d.low)},
+          {"high", number(d.high)},
+          {"p", number(d.p)},
+          {"p_wilcoxon", number(d.p_wilcoxon)},
           {"p_holm", or_null(d.p_holm)},
           {"p_wilcoxon_holm", or_null(d.p_wilcoxon_holm)},
           {"low_holm", or_null(d.low_holm)},
@@ -323,9 +329,11 @@ std::string to_csv(const Comparison& c) {
     out += fmt::format("{},{},{},{},{},{},{}", d.metric->name, d.metric->unit, name(d.scope), csv_field(d.of), d.pairs,
                        d.clusters, d.by_scenario ? "scenarios" : "variants");
     for (const Figures& f : {d.a, d.b, d.delta}) {
-      out += fmt::format(",{},{},{}", f.mean, f.median, f.interquartile_mean);
+      out += fmt::format(",{},{},{}", number(of_pairs(d, f.mean)), number(of_pairs(d, f.median)),
+                         number(of_pairs(d, f.interquartile_mean)));
     }
-    out += fmt::format(",{},{},{},{},{},{},{},{},{},{}\n", number(d.percent), d.low, d.high, d.p, d.p_wilcoxon,
+    out += fmt::format(",{},{},{},{},{},{},{},{},{},{}\n", number(d.percent), number(of_pairs(d, d.low)),
+                       number(of_pairs(d, d.high)), number(of_pairs(d, d.p)), number(of_pairs(d, d.p_wilcoxon)),
                        number(d.p_holm), number(d.p_wilcoxon_holm), number(d.low_holm), number(d.high_holm),
                        name(d.change));
   }

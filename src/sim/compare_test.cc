@@ -250,6 +250,12 @@ TEST(SimCompare, MissingFiguresAreLeftOut) {
   EXPECT_EQ(none.pairs, 0);
   EXPECT_EQ(none.change, Change::not_judged);
   EXPECT_EQ(to_html(c, "a", "b").find("nan"), std::string::npos);
+  const Json json = to_json(c);
+  for (const Json& each : json["differences"]) {
+    EXPECT_EQ(each["a"]["mean"].is_null(), each["pairs"] == 0) << each.dump();
+    EXPECT_EQ(each["low"].is_null(), each["pairs"] == 0) << each.dump();
+  }
+  EXPECT_NE(to_csv(c).find("offset_max,m,all,,0,0,variants,,,,,,,,,,,,,,,"), std::string::npos) << to_csv(c);
 }
 
 // Names out of files are hostile: no markup in the page, no new columns, and JSON that is read again.

@@ -197,8 +197,11 @@ class Journal {
       at = end + 1;
       if (++number == 1) {
         if (line != search_line(options)) {
-          fail("{}:1: is of another search: expected {}, got {}", path_.string(), search_line(options),
-               line.substr(0, 500));
+          const std::string expected = search_line(options);
+          const auto differs = std::ranges::mismatch(line, expected).in1 - line.begin();
+          const auto from = static_cast<size_t>(std::max<std::ptrdiff_t>(differs - 40, 0));
+          fail("{}:1: is of another search: \"{}\", expected \"{}\"", path_.string(), line.substr(from, 120),
+               expected.substr(std::min(from, expected.size()), 120));
         }
         continue;
       }

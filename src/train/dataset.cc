@@ -14,13 +14,14 @@ namespace {
 constexpr uint8_t kGrey = 128;
 constexpr const char* kSpeed = "speed";
 
-// Names of the clips in a folder, by their rows, which are written last.
-std::vector<std::string> clip_names(const fs::path& folder) {
-  constexpr std::string_view kEnd = ".rows.safetensors";
+constexpr std::string_view kRowsEnd = ".rows.safetensors", kFramesEnd = ".frames.safetensors";
+
+// Names of the clips in a folder by files of that end. A clip is there with its rows, which are written last.
+std::vector<std::string> clip_names(const fs::path& folder, std::string_view end) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name.ends_with(kEnd)) names.push_back(name.substr(0, name.size() - kEnd.size()));
+    if (name.ends_with(end)) names.push_back(name.substr(0, name.size() - end.size()));
   }
   // Segments in the order of their numbers.
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
@@ -38,7 +39,7 @@ std::vector<std::string> clip_names(const fs::path& folder) {
 Dataset::~Dataset() = default;
 
 Dataset::Dataset(const fs::path& folder, const DatasetOptions& options)
-    : info_(load_dataset_info(folder)), options_(options) {
+    : folder_(folder), info_(load_dataset_info(folder)), options_(options) {
   if (options.augment.warp_degrees > 0 && info_.of_driver()) {
     fail("{}: the driver's pictures cannot be turned: only their brightness can be changed", folder.string());
   }
@@ -54,7 +55,7 @@ Dataset::Dataset(const fs::path& folder, const DatasetOptions& options)
 
 void Dataset::open_clips(const fs::path& folder, Split split) {
   int64_t begin = 0;
-  for (const std::string& name : clip_names(folder)) {
+  for (const std::string& name : clip_names(folder, kRowsEnd)) {
     auto reader = std::make_unique<ClipReader>(folder, name, info_);
     const DatasetRoute* const route = info_.route(reader->route());
     if (!route) {
@@ -156,6 +157,12 @@ void Dataset::check(const std::function<void(double)>& progress) const {
   for (size_t i = 0; i < readers_.size(); ++i) {
     readers_[i]->check();
     if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(readers_.size()));
+  }
+  for (const std::string& name : clip_names(folder_, kFramesEnd)) {
+    if (const fs::path rows = rows_file(folder_, name); !fs::exists(rows)) {
+      fail("{}: pictures without {}: their clip is in no sample; build it again, or remove them",
+           frames_file(folder_, name).string(), rows.filename().string());
+    }
   }
 }
 

@@ -69,7 +69,7 @@ class Dataset : public Samples {
   static constexpr int64_t kNothing = -1, kNoSample = -2;
   std::vector<int64_t> past(int64_t index) const;
 
-  // Reads everything (ClipReader::check()). `progress` gets 0 to 1.
+  // Reads everything (ClipReader::check()), and fails on pictures of a clip without its rows. `progress` gets 0 to 1.
   void check(const std::function<void(double)>& progress = {}) const;
   // Of the contents: the data set's id, and which clips with which pictures and rows.
   std::string fingerprint() const;
@@ -79,6 +79,7 @@ class Dataset : public Samples {
   void open_clips(const std::filesystem::path& folder, Split split);
   void list_fields();
 
+  std::filesystem::path folder_;
   DatasetInfo info_;
   DatasetOptions options_;
   std::vector<Field> fields_;

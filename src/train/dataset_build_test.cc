@@ -333,6 +333,10 @@ TEST_F(Build, RefusesAnotherTeacherOrOtherOptions) {
   EXPECT_NE(refusal([&] { build_dataset(routes(), build_); }).find("holds a data set of other options"),
             std::string::npos);
   build_.min_speed = 0;
+  build_.every = 2;
+  EXPECT_NE(refusal([&] { build_dataset(routes(), build_); }).find(", every 1 frame, with a teacher), this one is"),
+            std::string::npos);
+  build_.every = 1;
   save_onnx(build_zoo_model("tiny_driving_policy", 2), build_.models.policy);
   EXPECT_NE(refusal([&] { build_dataset(routes(), build_); }).find("holds a data set of another model"),
             std::string::npos);

@@ -73,10 +73,14 @@ DatasetFolder::DatasetFolder(const BuildOptions& options, Source source, const s
   const DatasetInfo before = load_dataset_info(options.out);
   if (before.id() != info_.id()) {
     const bool teacher = before.networks != info_.networks;
+    const auto told = [](const DatasetInfo& of) {
+      return fmt::format("{}, every {}, {} a teacher", of.options, count_of(of.every, "frame"),
+                         of.teacher ? "with" : "without");
+    };
     fail("{}: holds a data set of {} ({}), this one is {}; name another folder", options.out.string(),
          teacher ? "another model" : "other options",
-         teacher ? before.networks[0].file + " " + before.networks[0].hash : before.options,
-         teacher ? info_.networks[0].file + " " + info_.networks[0].hash : info_.options);
+         teacher ? before.networks[0].file + " " + before.networks[0].hash : told(before),
+         teacher ? info_.networks[0].file + " " + info_.networks[0].hash : told(info_));
   }
   info_.routes = before.routes;
 }

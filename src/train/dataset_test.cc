@@ -227,6 +227,10 @@ TEST_F(SmallDataset, FindsNanAndChangedPictures) {
   bytes[bytes.size() - 100000] ^= 1;
   write_text(frames(), bytes);
   expect_refused(refusal([&] { Dataset(folder_.path()).check(); }), frames(), "not those that were written");
+  write_small_clip(folder_.path(), info_, 3);
+  const std::string alone = (folder_.path() / "other.frames.safetensors").string();
+  std::filesystem::copy_file(frames(), alone);
+  expect_refused(refusal([&] { Dataset(folder_.path()).check(); }), alone, "pictures without other.rows.safetensors");
 }
 
 TEST_F(SmallDataset, RefusesABadDescription) {

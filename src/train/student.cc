@@ -127,6 +127,12 @@ Student::Student(const StudentOptions& options, std::span<const Field> fields) :
 
 ValueId Student::input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields) {
   const auto field = std::ranges::find(fields, name, &Field::name);
+  if (field == fields.end() && name.starts_with("teacher.")) {
+    fail(
+        "the data set holds no outputs of a teacher ({}): build it with one, or compare with what is true "
+        "(--against labels)",
+        name);
+  }
   if (field == fields.end()) fail("the samples have no field \"{}\", which the model reads", name);
   const Shape whole = field->shape.inserted(0, options_.batch);
   if (!(whole == shape)) {
