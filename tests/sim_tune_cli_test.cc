@@ -28,14 +28,18 @@ TEST(SimTuneCli, FindsParametersThatDriveBetter) {
   EXPECT_NE(answer["held_out"]["a"]["seed"], 1);
   const ProgramResult text = run_program(std::string(kTune) + "--trials 8");
   EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_NE(text.out.find("sparkpilot sim run --algorithm lateral_torque --set kp="), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("sparkpilot sim run --algorithm lateral_torque --scenarios curves --set kp="),
+            std::string::npos)
+      << text.out;
   // The command drives as the trials did.
   const ProgramResult mpc = run_program(
       "sim tune --scenarios follow_slower --variants 2 --trials 2 --planner mpc --vehicle suv --set jerk_factor=0.8 "
       "--set t_follow=1.5 --tune t_follow=1.25:1.75 --objective longitudinal_jerk_rms");
   EXPECT_EQ(mpc.code, 0) << mpc.err;
-  EXPECT_NE(mpc.out.find("lateral_torque --vehicle suv --planner mpc --set jerk_factor=0.8 --set t_follow="),
-            std::string::npos)
+  EXPECT_NE(
+      mpc.out.find(
+          "lateral_torque --scenarios follow_slower --vehicle suv --planner mpc --set jerk_factor=0.8 --set t_follow="),
+      std::string::npos)
       << mpc.out;
 }
 

@@ -163,7 +163,7 @@ TEST(Baseline, HostileValuesAreRefusedWithTheirPlace) {
             "base.json: a number that is too large");
   EXPECT_NE(refusal(R"({"format": NaN})").find("base.json: no JSON at byte"), std::string::npos);
   const std::string deep(100'000, '[');
-  EXPECT_NE(refusal(deep).find("cut short"), std::string::npos);
+  EXPECT_NE(refusal("[[").find("cut short"), std::string::npos);
   EXPECT_NE(refusal(deep + std::string(100'000, ']')).find("nested deeper than 64"), std::string::npos);
   EXPECT_NE(refusal("{\"format\": \"\xff\"}").find("base.json: "), std::string::npos);
   Json without = document();

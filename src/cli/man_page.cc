@@ -9,7 +9,7 @@ namespace sparkpilot::cli {
 namespace {
 
 // Text as it is: nothing in it is a request to the formatter, and its dashes can be copied.
-std::string plain(const std::string& text) {
+std::string roff_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
     if (c == '\\') out += "\\e";
@@ -22,8 +22,8 @@ std::string plain(const std::string& text) {
   }
   return out.starts_with('.') ? "\\&" + out : out;
 }
-std::string bold(const std::string& text) { return "\\fB" + plain(text) + "\\fR"; }
-std::string italic(const std::string& text) { return "\\fI" + plain(text) + "\\fR"; }
+std::string bold(const std::string& text) { return "\\fB" + roff_text(text) + "\\fR"; }
+std::string italic(const std::string& text) { return "\\fI" + roff_text(text) + "\\fR"; }
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -55,7 +55,7 @@ std::string entry(const OptionHelp& option) {
   if (!option.names.empty() && option.required) more = "required";
   else if (!option.names.empty() && standard) more = "default: " + option.standard;
   if (!more.empty()) text += " (" + more + ")";
-  return ".TP\n" + head + "\n" + plain(text) + "\n";
+  return ".TP\n" + head + "\n" + roff_text(text) + "\n";
 }
 
 // Indented lines of a help text's end are examples, the others are about the command.
@@ -63,8 +63,8 @@ std::string ending(const std::string& footer) {
   std::string examples, notes;
   std::istringstream lines(footer);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("  ")) examples += plain(line.substr(2)) + "\n";
-    else if (line != "Examples:" && line != "Example:" && !line.empty()) notes += plain(line) + "\n";
+    if (line.starts_with("  ")) examples += roff_text(line.substr(2)) + "\n";
+    else if (line != "Examples:" && line != "Example:" && !line.empty()) notes += roff_text(line) + "\n";
   }
   std::string text;
   if (!notes.empty()) text += ".SH NOTES\n" + notes;
@@ -72,18 +72,19 @@ std::string ending(const std::string& footer) {
   return text;
 }
 
-std::string reference(const std::string& command) { return ".BR " + plain(page_name(command)) + " (1)"; }
+std::string reference(const std::string& command) { return ".BR " + roff_text(page_name(command)) + " (1)"; }
 
 void add_pages(const CommandHelp& command, const std::string& parent, std::string_view version,
                std::vector<std::pair<std::string, std::string>>& pages) {
   const std::string name = page_name(command.name);
   std::string text =
       fmt::format(".\\\" Made by `sparkpilot man`.\n.TH {} 1 \"\" \"sparkpilot {}\" \"sparkpilot\"\n.nh\n.ad l\n",
-                  plain(upper(name)), version);
-  text += fmt::format(".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}\n", plain(name), plain(command.doc), synopsis(command));
+                  roff_text(upper(name)), version);
+  text += fmt::format(".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}\n", roff_text(name), roff_text(command.doc),
+                      synopsis(command));
   if (!command.commands.empty()) text += ".SH COMMANDS\n";
   for (const CommandHelp& below : command.commands)
-    text += fmt::format(".TP\n{}\n{}\n", reference(below.name), plain(below.doc));
+    text += fmt::format(".TP\n{}\n{}\n", reference(below.name), roff_text(below.doc));
   for (const bool positional : {true, false}) {
     std::string entries;
     for (const OptionHelp& option : command.options) {
