@@ -24,31 +24,6 @@ struct DotState : KernelState {
   DotStore store;  // the steps of the epilogue that are not applied in registers
 };
 
-// How the result is split: each piece is computed in f32 on the stack (by AMX a block at a time), goes through the
-// epilogue there and is stored as bf16.
-struct Cut {
-  static constexpr int64_t kFloats = 16384;
-  int64_t row_step = 0, panel_step = 0;
-  int64_t blocks = 0, groups = 0;  // pieces along rows and along columns
-
-  Cut(int64_t rows, const DotMatrix& b, bool amx) {
-    // A piece's weights stay in the second-level cache while its rows are processed.
-    constexpr int64_t kWeights = 131072;
-    const int64_t panels = b.panels(), threads = thread_count();
-    panel_step = std::min(panels, std::clamp<int64_t>(kWeights / (b.depth * kPanel), 2, 16));
-    groups = (panels + panel_step - 1) / panel_step;
-    const int64_t floats = amx ? 4 * kFloats : kFloats;
-    blocks = (rows * panel_step * kPanel + floats - 1) / floats;
-    if (blocks * groups < threads) groups = std::min(panels, threads);
-    else if (blocks * groups < 8 * threads && blocks >= threads) blocks = (blocks + threads - 1) / threads * threads;
-    panel_step = (panels + groups - 1) / groups;
-    row_step = (rows + blocks - 1) / blocks;
-    if (amx) row_step = (row_step + kAmxRows - 1) / kAmxRows * kAmxRows;
-    groups = (panels + panel_step - 1) / panel_step;
-    blocks = (rows + row_step - 1) / row_step;
-  }
-};
-
 // A part of the result as the epilogue sees it.
 Epilogue::Tile tile(float* values, int64_t stride, int64_t row, int64_t rows, int64_t column, int64_t width,
                     int64_t columns) {
@@ -61,7 +36,7 @@ Epilogue::Tile tile(float* values, int64_t stride, int64_t row, int64_t rows, in
           .output_stride = columns};
 }
 
-void piece(const DotState& state, const Call& call, const Epilogue::Operands& operands, const Cut& cut, int64_t at) {
+void piece(const DotState& state, const Call& call, const Epilogue::Operands& operands, const DotCut& cut, int64_t at) {
   const int64_t columns = state.weights.columns, panels = state.weights.panels();
   const int64_t row = at % cut.blocks * cut.row_step, panel = at / cut.blocks * cut.panel_step;
   const int64_t rows = std::min(cut.row_step, state.rows - row), last = std::min(panels, panel + cut.panel_step);
@@ -76,7 +51,7 @@ void piece(const DotState& state, const Call& call, const Epilogue::Operands& op
     });
     return;
   }
-  alignas(64) float values[Cut::kFloats];
+  alignas(64) float values[DotCut::kFloats];
   const int64_t width = (last - panel) * kPanel;
   const Epilogue::Tile part = tile(values, width, row, rows, panel * kPanel, width, columns);
   DotPiece product{.a = a,
@@ -138,6 +113,23 @@ std::unique_ptr<DotState> prepare(const Problem& p, bool amx, int64_t rows, int6
 
 }  // namespace
 
+DotCut::DotCut(int64_t rows, int64_t panels, int64_t depth, int64_t threads, bool amx) {
+  // A piece's weights stay in the second-level cache while its rows are processed.
+  constexpr int64_t kWeights = 131072;
+  panel_step = std::min(panels, std::clamp<int64_t>(kWeights / (depth * kPanel), 2, 16));
+  groups = (panels + panel_step - 1) / panel_step;
+  const int64_t floats = amx ? 4 * kFloats : kFloats;
+  blocks = (rows * panel_step * kPanel + floats - 1) / floats;
+  if (blocks * groups < threads) groups = std::min(panels, threads);
+  else if (blocks * groups < 8 * threads && blocks >= threads) blocks = (blocks + threads - 1) / threads * threads;
+  panel_step = (panels + groups - 1) / groups;
+  row_step = (rows + blocks - 1) / blocks;
+  if (amx) row_step = (row_step + kAmxRows - 1) / kAmxRows * kAmxRows;
+  else row_step = std::min(row_step, kFloats / (panel_step * kPanel));  // rounding up would go beyond the stack's array
+  groups = (panels + panel_step - 1) / panel_step;
+  blocks = (rows + row_step - 1) / row_step;
+}
+
 Acceptance gemm_dot_accepts(const Problem& p, const GemmArgs& args) {
   if (Acceptance fits = types_fit(p); !fits) return fits;
   return rows_accept(p, args);
@@ -197,7 +189,7 @@ std::unique_ptr<KernelState> conv_dot_prepare(const Problem& p, bool amx) {
 void dot_run(const Call& call) {
   const auto& state = call.as<DotState>();
   const Epilogue::Operands operands = state.epilogue.rest.bind(call);
-  const Cut cut(state.rows, state.weights, state.amx);
+  const DotCut cut(state.rows, state.weights.panels(), state.weights.depth, thread_count(), state.amx);
   constexpr double kWorth = 32768;  // multiply-adds that justify a thread
   const double each = static_cast<double>(cut.row_step * cut.panel_step * kPanel * state.weights.depth);
   parallel_for(cut.blocks * cut.groups, 1 + static_cast<int64_t>(kWorth / (each + 1)),

@@ -21,4 +21,14 @@ std::unique_ptr<KernelState> conv_dot_prepare(const Problem& p, bool amx);
 
 void dot_run(const Call& call);
 
+// How a result of rows by panels of columns is split: each piece is computed in f32 on the stack (by AMX a block at a
+// time), goes through the epilogue there and is stored as bf16.
+struct DotCut {
+  static constexpr int64_t kFloats = 16384;  // of the stack's array; by AMX a piece may have more
+  int64_t row_step = 0, panel_step = 0;
+  int64_t blocks = 0, groups = 0;  // pieces along rows and along columns
+
+  DotCut(int64_t rows, int64_t panels, int64_t depth, int64_t threads, bool amx);
+};
+
 }  // namespace sparkpilot
