@@ -102,7 +102,7 @@ endfunction()
 # sparkpilot_room(NAME LINK rooms and targets... SYSTEM include folders...): all of src/NAME except its tests becomes the
 # static library NAME; its *_test.cc become the program NAME_test. PRECOMPILED: a header of cmake/precompiled, or the target that owns
 # one. APART: files that are never compiled together with others, because they have a name that another has too or measure the
-# machine; or ALL but the tests; or BUT_OPS: all but the tests and those that define ops.
+# machine; or BUT_OPS: all but the tests and those that define ops.
 # GPU_CHECK: the files that gpu_check (of sim: or the library of the environment for learning) is linked from, which are apart so
 # that it needs none of the libraries (Cairo, Cap'n Proto, libzip) and rooms that others of the room use. LIGHT: it asks and prints,
 # and is compiled as tests are.
@@ -129,9 +129,7 @@ function(sparkpilot_room room)
   add_library(${target} STATIC ${sources})
   sparkpilot_flags(${target})
   sparkpilot_apart(${PROJECT_SOURCE_DIR}/src/${room} "${ARG_APART};${ARG_GPU_CHECK}" ${sources} ${tests})
-  if(NOT "ALL" IN_LIST ARG_APART)
-    sparkpilot_together(${target})
-  endif()
+  sparkpilot_together(${target})
   if(ARG_LIGHT)
     target_compile_options(${target} PRIVATE -Og)
     set(ARG_PRECOMPILED precompiled_light)

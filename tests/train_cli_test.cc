@@ -170,6 +170,9 @@ TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   EXPECT_NE(over.out.find("nothing is left to do: updates after 8 updates"), std::string::npos) << over.out;
   EXPECT_EQ(read_text(folder.file("parts") + "/train.json"), command);
   EXPECT_EQ(read_text(folder.file("parts") + "/summary.json"), summary);
+  write_text(folder.file("parts") + "/summary.json", "[1]");  // of somebody else: the run goes on, and writes it anew
+  EXPECT_EQ(parsed("--resume '" + folder.file("parts") + "' --updates 8")["updates"], 8);
+  write_text(folder.file("parts") + "/summary.json", summary);
   std::filesystem::remove_all(folder.file("parts") + "/checkpoints");
   expect_refused("--resume '" + folder.file("parts") + "' --updates 9", "without a checkpoint to go on from");
   EXPECT_EQ(read_text(folder.file("parts") + "/summary.json"), summary);

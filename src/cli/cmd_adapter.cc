@@ -75,9 +75,10 @@ AdapterKind kind_of(const AdapterFlags& flags) {
 }
 
 int create(const Program& program, const AdapterFlags& flags) {
-  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
-    if (fs::exists(fs::path(flags.out) / name)) {
-      fail("--out {}: there is an adapter already ({}), which may be trained: give another folder", flags.out, name);
+  for (const fs::path& file : adapter_files(flags.out)) {
+    if (fs::exists(file)) {
+      fail("--out {}: there is an adapter already ({}), which may be trained: give another folder", flags.out,
+           file.filename().string());
     }
   }
   const Graph base = load_onnx(flags.model);

@@ -118,7 +118,8 @@ class TrainRun {
   int64_t least_activations(int64_t batch) const;
   int64_t batch_within_activations() const;
   train::TrainerOptions trainer_options() const;
-  bool find_over() const;
+  Json earlier_summary() const;
+  bool find_over(const std::optional<train::Checkpoint>& checkpoint) const;
   void build();
   void expect_to_fit(const std::string& why) const;
   const train::Dataset& unchanged();
@@ -209,9 +210,10 @@ void TrainRun::prepare() {
   settings.session.memory_reserve = memory_reserve(program_);
   if (tells()) tell_about_device(program_, settings.session.device);
   if (resume_) {
-    if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
+    const auto checkpoint = train::newest_checkpoint(flags_.out);
+    if (checkpoint) settings.choices = checkpoint->choices;
+    if (over_ = find_over(checkpoint); over_) return;
   }
-  if (over_ = find_over(); over_) return;
   build();
   if (tells()) {
     for (const std::string& text : student_->notes()) note(text);
@@ -446,18 +448,24 @@ train::TrainerOptions TrainRun::trainer_options() const {
   return trainer;
 }
 
-// Whether this goes on with a run that has ended and has nothing left to do: its files stay as they are. Fails if its
+// What an ended run has in its folder; empty if absent, or no such file.
+Json TrainRun::earlier_summary() const {
+  const fs::path file = fs::path(flags_.out) / kSummaryFile;
+  if (!fs::exists(file)) return {};
+  const Json json = parse_json_or_discard(read_file(file));
+  return json.is_object() && json.contains("ended") && json["ended"].is_string() ? json : Json();
+}
+
+// Whether a run that is resumed has ended and has nothing left to do: its files stay as they are. Fails if its
 // checkpoints are gone, as it would begin again.
-bool TrainRun::find_over() const {
-  const fs::path summary = fs::path(flags_.out) / kSummaryFile;
-  if (!resume_ || flags_.dry_run || !fs::exists(summary)) return false;
-  const auto checkpoint = train::newest_checkpoint(flags_.out);
+bool TrainRun::find_over(const std::optional<train::Checkpoint>& checkpoint) const {
+  const Json summary = earlier_summary();
+  if (flags_.dry_run || summary.is_null()) return false;
   if (!checkpoint) {
     fail("{}: a run that has ended, without a checkpoint to go on from; --from {} begins it again, in another folder",
          flags_.out, (fs::path(flags_.out) / kTrainCommandFile).string());
   }
-  if (parse_json_or_discard(read_file(summary)).value("ended", "") == train::name(train::Ended::interrupted))
-    return false;
+  if (summary["ended"] == train::name(train::Ended::interrupted)) return false;
   const train::TrainerOptions trainer = trainer_options();
   const int64_t an_update = flags_.batch * flags_.accumulate * comm_.size();
   return train::is_over(checkpoint->progress, trainer, train::limit_of(trainer, samples_->size(), an_update));
@@ -549,12 +557,13 @@ int TrainRun::try_steps() {
 int TrainRun::report() const {
   if (over_) {
     if (!is_first()) return kDone;
-    const Json summary = parse_json(read_file(fs::path(flags_.out) / kSummaryFile));
+    const Json summary = earlier_summary();
     if (program_.json) print_json(summary);
     else
       print(fmt::format(
           "{}: nothing is left to do: {} after {} updates. --updates, --epochs or --minutes let it go on.\n",
-          flags_.out, summary.value("ended", "ended"), summary.value("updates", 0)));
+          flags_.out, summary["ended"].get<std::string>(),
+          summary.contains("updates") ? json_text(summary["updates"]) : "?"));
     return kDone;
   }
   if (is_first()) report_text(program_, summary_, written_, flags_.out);
