@@ -1,4 +1,4 @@
-# Cross build for 64-bit Arm with Debian's cross compiler and the libraries that scripts/cross.sh unpacks.
+# Cross build for 64-bit Arm with Debian's cross compiler and the libraries that scripts/arm64.sh unpacks.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

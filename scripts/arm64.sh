@@ -24,8 +24,8 @@ if [ "$(cat "$sysroot/complete" 2>/dev/null)" != "${libraries[*]}" ]; then
   "${apt[@]}" install -y --no-install-recommends --download-only "${libraries[@]}" >/dev/null
   for package in "$build"/apt/archives/*.deb; do
     case "$(basename "$package")" in
-      # These come with the cross compiler.
-      libc6* | libc-dev* | libc-bin* | linux-libc-dev* | libstdc++* | libgcc* | gcc-* | libcrypt*) ;;
+      # These come with the cross compiler, or are MPI's for Fortran.
+      gfortran* | libgfortran* | libcoarrays* | libc6* | libc-dev* | libc-bin* | linux-libc-dev* | libstdc++* | libgcc* | gcc-* | libcrypt*) ;;
       *) dpkg-deb -x "$package" "$sysroot" ;;
     esac
   done

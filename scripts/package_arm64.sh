@@ -35,6 +35,6 @@ if [ ! -e "$root/complete" ]; then
   touch "$root/complete"
 fi
 say "packed"
-cmake --build "$build" -j "${JOBS:-$(nproc)}" --target sparkpilot sparkpilot_library c_shared sim_shared >/dev/null
+cmake --build "$build" -j "${JOBS:-$(nproc)}" --target sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi >/dev/null
 in_root env SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}" scripts/package.sh "$build" "$PWD/out"
 env -u KEEP scripts/test_package.sh out/sparkpilot_*_arm64.deb  # in a root of its own

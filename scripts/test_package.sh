@@ -32,9 +32,9 @@ if [ ! -x "$root/usr/bin/apt-get" ]; then
   debootstrap --arch="$architecture" --variant=minbase "$suite" "$root" "$mirror" >"$again/log" 2>&1 || { tail -5 "$again/log" >&2; exit 2; }
 fi
 in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
-# A user of no privileges, with no network. The program finds what came with it by /proc.
+# A user of no privileges, with no network but this machine's own. The program finds what came with it by /proc.
 offline() {
-  unshare -n -m sh -c 'mount -t proc proc "$0/proc" && exec chroot --userspec=nobody:nogroup "$0" env -i PATH=/usr/bin:/bin HOME=/tmp/home \
+  unshare -n -m sh -c 'ip link set lo up; mount -t proc proc "$0/proc" && exec chroot --userspec=nobody:nogroup "$0" env -i PATH=/usr/bin:/bin HOME=/tmp/home \
     sh -c "cd /tmp/home && $1"' "$root" "$*"
 }
 
@@ -67,8 +67,15 @@ offered=$(offline 'bash -c "source /usr/share/bash-completion/completions/sparkp
 [ "$offered" = drive ] || wrong "bash completes \"dr\" to \"$offered\""
 [ -s "$root/usr/share/man/man1/sparkpilot-drive.1.gz" ] || [ -f "$root/etc/dpkg/dpkg.cfg.d/docker" ] || wrong "no manual page"
 
+say "used by two processes"
+in_root apt-get install -y -qq --no-install-recommends openmpi-bin >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "MPI cannot be installed"; }
+run="sparkpilot sim run --quiet --json --device cpu --threads 1 --algorithm lateral_pid --scenarios curves --variants 1"
+offline "$run --out one >/dev/null && mpirun --oversubscribe -np 2 $run --out two >two.json && cmp one/results.csv two/results.csv" ||
+  wrong "two processes do not give what one gives"
+grep -q '"processes": 2' "$root/tmp/home/two.json" || wrong "mpirun started two runs, not two processes of one"
+
 say "removed"
-in_root apt-get purge -y -qq sparkpilot >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be removed"; }
+in_root apt-get purge -y -qq openmpi-bin sparkpilot >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be removed"; }
 left=$(while read -r file; do [ -d "$root$file" ] || [ ! -e "$root$file" ] || echo "$file"; done <"$again/files")
 [ -z "$left" ] || wrong "it left $left"
 [ ! -e "$root/usr/share/sparkpilot" ] || wrong "it left /usr/share/sparkpilot"

@@ -251,13 +251,16 @@ HWY_INLINE void largest(const AttentionBlock& b, int64_t row, float* top) {
   const D d;
   const V lowest = hn::Set(d, std::numeric_limits<float>::lowest());
   const KeyRange *seen = b.seen + row, all = seen_by(seen, kRows);
-  const float* scores = b.scores + row * b.stride;
+  const float* scores[kRows];  // of the rows: in registers, or g++ reads the stride again for every vector
   V most[kRows];
-  for (int r = 0; r < kRows; ++r) most[r] = lowest;
+  for (int r = 0; r < kRows; ++r) {
+    scores[r] = b.scores + (row + r) * b.stride;
+    most[r] = lowest;
+  }
   for_seen<kRows>(seen, all.first / kLanes * kLanes, all.last, [&](int64_t j, auto masked) HWY_ATTR {
     HWY_UNROLL(4)
     for (int r = 0; r < kRows; ++r) {
-      const V score = hn::LoadU(d, scores + r * b.stride + j);
+      const V score = hn::LoadU(d, scores[r] + j);
       most[r] = hn::Max(most[r], masked ? hn::IfThenElse(inside(seen[r], j), score, lowest) : score);
     }
   });
@@ -271,12 +274,16 @@ template <int kRows>
 HWY_INLINE void weigh(const AttentionBlock& b, int64_t row, float* top) {
   const D d;
   const KeyRange *seen = b.seen + row, all = seen_by(seen, kRows);
-  float* scores = b.scores + row * b.stride;
-  V sums[kRows];
-  for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(d);
+  float* scores[kRows];
+  V sums[kRows], tops[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    scores[r] = b.scores + (row + r) * b.stride;
+    sums[r] = hn::Zero(d);
+    tops[r] = hn::Set(d, top[row + r]);
+  }
   const auto clear = [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; j += kLanes) {
-      for (int r = 0; r < kRows; ++r) hn::StoreU(hn::Zero(d), d, scores + r * b.stride + j);
+      for (int r = 0; r < kRows; ++r) hn::StoreU(hn::Zero(d), d, scores[r] + j);
     }
   };
   const int64_t begin = all.first / kLanes * kLanes, end = (all.last + kLanes - 1) / kLanes * kLanes;
@@ -284,10 +291,9 @@ HWY_INLINE void weigh(const AttentionBlock& b, int64_t row, float* top) {
   for_seen<kRows>(seen, begin, end, [&](int64_t j, auto masked) HWY_ATTR {
     HWY_UNROLL(4)
     for (int r = 0; r < kRows; ++r) {
-      float* at = scores + r * b.stride + j;
-      const V e = exp_below(d, hn::Sub(hn::LoadU(d, at), hn::Set(d, top[row + r])));
+      const V e = exp_below(d, hn::Sub(hn::LoadU(d, scores[r] + j), tops[r]));
       const V weight = masked ? hn::IfThenElseZero(inside(seen[r], j), e) : e;
-      hn::StoreU(weight, d, at);
+      hn::StoreU(weight, d, scores[r] + j);
       sums[r] = hn::Add(sums[r], weight);
     }
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
@@ -164,9 +165,14 @@ SPARKPILOT_DOT HWY_INLINE float32x4_t of_row(int row, float32x4_t one, float32x4
   return reinterpret_cast<float32x4_t>(row % 2 == 0 ? vzip1q_f64(x, y) : vzip2q_f64(x, y));
 }
 
+// Two vectors of sums, rounded: four pairs of columns, of the first row, the second, the first, the second.
+SPARKPILOT_DOT HWY_INLINE uint32x4_t rounded_pairs(float32x4_t one, float32x4_t two) {
+  return vreinterpretq_u32_bf16(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(one), two));
+}
+
 // Eight columns of a row, of which `left` exist.
-SPARKPILOT_DOT HWY_INLINE void store_rounded(float32x4_t low, float32x4_t high, int64_t left, BFloat16* to) {
-  const uint16x8_t bits = vreinterpretq_u16_bf16(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(low), high));
+HWY_INLINE void store_columns(uint32x4_t values, int64_t left, BFloat16* to) {
+  const uint16x8_t bits = vreinterpretq_u16_u32(values);
   if (left >= 8) {
     vst1q_u16(reinterpret_cast<uint16_t*>(to), bits);
   } else if (left > 0) {
@@ -228,33 +234,35 @@ SPARKPILOT_DOT HWY_INLINE void columns_of(const Tile& t, int64_t column) {
       for (int j = 0; j < kVectors; ++j) sums[r][j] = vmaxq_f32(low, vminq_f32(high, sums[r][j]));
     }
   }
-  const int64_t left = t.columns - column;
-  // Calls store(row, column, four columns of the row, the next four).
-  const auto each_eight = [&](const auto& store) __attribute__((always_inline)) SPARKPILOT_DOT {
+  const int64_t left = t.columns - column, stride = t.stride;  // or it is read again for every store
+  if (!t.rounded) {
+    float* y = t.y + column;
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
+      HWY_UNROLL(8)
+      for (int j = 0; j < kVectors; j += 2) {
+        vst1q_f32(y + r * stride + 2 * j, of_row(r, sums[r / 2][j], sums[r / 2][j + 1]));
+      }
+    }
+    return;
+  }
+  // `whole` is a constant: whether all columns exist.
+  const auto store = [&](auto whole) __attribute__((always_inline)) SPARKPILOT_DOT {
+    BFloat16* y = t.rounded + column;
+    HWY_UNROLL(8)
+    for (int r = 0; r < kPairs; ++r, y += 2 * stride) {
       HWY_UNROLL(4)
       for (int j = 0; j < kVectors; j += 4) {
-        store(r, 2 * j, of_row(r, sums[r / 2][j], sums[r / 2][j + 1]),
-              of_row(r, sums[r / 2][j + 2], sums[r / 2][j + 3]));
+        const uint32x4_t low = rounded_pairs(sums[r][j], sums[r][j + 1]);
+        const uint32x4_t high = rounded_pairs(sums[r][j + 2], sums[r][j + 3]);
+        const int64_t columns = whole ? 8 : left - 2 * j;
+        store_columns(vuzp1q_u32(low, high), columns, y + 2 * j);
+        if (2 * r + 1 < kRows) store_columns(vuzp2q_u32(low, high), columns, y + stride + 2 * j);
       }
     }
   };
-  if (!t.rounded) {
-    float* y = t.y + column;
-    each_eight([&](int r, int j, float32x4_t low, float32x4_t high) __attribute__((always_inline)) SPARKPILOT_DOT {
-      vst1q_f32(y + r * t.stride + j, low);
-      vst1q_f32(y + r * t.stride + j + 4, high);
-    });
-  } else if (left >= kColumns) {
-    BFloat16* y = t.rounded + column;
-    each_eight([&](int r, int j, float32x4_t low, float32x4_t high) __attribute__((always_inline))
-               SPARKPILOT_DOT { store_rounded(low, high, 8, y + r * t.stride + j); });
-  } else {
-    BFloat16* y = t.rounded + column;
-    each_eight([&](int r, int j, float32x4_t low, float32x4_t high) __attribute__((always_inline))
-               SPARKPILOT_DOT { store_rounded(low, high, left - j, y + r * t.stride + j); });
-  }
+  if (left >= kColumns) store(std::true_type());
+  else store(std::false_type());
 }
 
 template <int kRows, int kPanels>
