@@ -32,8 +32,8 @@ class SimVectorEnv(VectorEnv):
         self.num_envs, self.autoreset_mode = num_envs, autoreset_mode
         self.metadata = {"autoreset_mode": autoreset_mode}
         self.observation_columns, self.action_columns = self.worlds.observation_columns, self.worlds.action_columns
-        self.single_observation_space = _box(self.observation_columns)
-        self.single_action_space = _box(self.action_columns)
+        self.single_observation_space = space_of(self.observation_columns)
+        self.single_action_space = space_of(self.action_columns)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
@@ -57,6 +57,6 @@ class SimVectorEnv(VectorEnv):
         self.worlds.close()
 
 
-def _box(columns: List[Column]) -> Box:
+def space_of(columns: List[Column]) -> Box:
     return Box(np.array([column.low for column in columns], np.float32),
                np.array([column.high for column in columns], np.float32))
