@@ -345,6 +345,21 @@ TEST_F(DriveCli, GoesOnWhereItWasStopped) {
   EXPECT_EQ(fs::last_write_time(out() / name(0) / "rlog.zst"), before) << "a segment that was whole is kept";
   EXPECT_EQ(decoded(out() / name(1) / "overlay.mp4"), kSegmentFrames);
   ASSERT_EQ(drive(route(), out("whole")).code, 0);
+  // What was removed or cut since is made again.
+  for (const char* damaged : {"rlog.zst", "overlay.mp4"}) {
+    const fs::path file = out() / name(0) / damaged;
+    for (const bool removed : {true, false}) {
+      if (removed) fs::remove(file);
+      else fs::resize_file(file, 1000);
+      const ProgramResult again = run_program("drive " + in_quotes(route()) + " --out " + in_quotes(out()) +
+                                              " --resume --models " + in_quotes(models()));
+      ASSERT_EQ(again.code, 0) << again.err;
+      EXPECT_NE(again.err.find(std::string(damaged) + (removed ? " is not there" : " has 1000 bytes")),
+                std::string::npos)
+          << again.err;
+      EXPECT_GT(fs::file_size(file), 1000U);
+    }
+  }
   for (const int segment : {0, 1}) EXPECT_EQ(models_of(out() / name(segment)), models_of(out("whole") / name(segment)));
 }
 

@@ -52,6 +52,59 @@ TEST_F(DriveCli, FewerFramesThanTheIndexSays) {
   EXPECT_EQ(models_of(out() / name(0)).size(), size_t{kSegmentFrames - 4});
 }
 
+// The frames that the wide camera's picture came from, one for each of the road's.
+std::vector<int> wide_frames(const std::vector<json>& models) {
+  std::vector<int> frames;
+  for (const json& model : models) frames.push_back(model["modelV2"]["frameIdExtra"]);
+  return frames;
+}
+
+// Its last picture for the 100 ms behind it; then the road camera's.
+TEST_F(DriveCli, AWideCameraThatEndsIsReplacedByTheRoads) {
+  const fs::path segment = a_segment();
+  write_video(segment / "ecamera.hevc", 8, 7);
+  const ProgramResult result = drive(segment, out());
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::vector<int> expected;
+  for (int i = 0; i < kSegmentFrames; ++i) expected.push_back(i == 8 || i == 9 ? 7 : i);
+  EXPECT_EQ(wide_frames(models_of(out() / name(0))), expected);
+  const std::string said = notes(result_of(out() / name(0)));
+  EXPECT_NE(said.find("16 frames without a wide camera frame of the same moment; for 14 of them the road camera"),
+            std::string::npos)
+      << said;
+}
+
+TEST_F(DriveCli, WithoutAnIndexOfTheWideCameraItsFramesAreCountedWithTheRoads) {
+  const fs::path segment = a_segment();
+  edit_log(segment / "rlog.zst", [](cereal::Event::Builder event) { return !event.isWideRoadEncodeIdx(); });
+  const ProgramResult result = drive(segment, out());
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::vector<int> expected;
+  for (int i = 0; i < kSegmentFrames; ++i) expected.push_back(i);
+  EXPECT_EQ(wide_frames(models_of(out() / name(0))), expected);
+  const std::string said = notes(result_of(out() / name(0)));
+  EXPECT_NE(said.find("no encode index of the wide camera"), std::string::npos) << said;
+}
+
+TEST_F(DriveCli, FramesBehindTheLimitAreNotLost) {
+  const ProgramResult result = drive(route(), out(), "--no-overlay --limit 5 --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out)["frames_dropped"], 0);
+  for (const int segment : {0, 1}) {
+    EXPECT_EQ(result_of(out() / name(segment))["dropped"], 0);
+  }
+}
+
+// Only of the video that ends is said that frames are missing.
+TEST_F(DriveCli, AVideoThatWasNotReadToItsEndLacksNothing) {
+  const fs::path segment = a_segment();
+  write_video(segment / "fcamera.hevc", 4, 2);
+  EXPECT_EQ(drive(segment, out()).code, 0);
+  const std::string said = notes(result_of(out() / name(0)));
+  EXPECT_NE(said.find("fcamera.hevc: 20 frames fewer"), std::string::npos) << said;
+  EXPECT_EQ(said.find("ecamera.hevc"), std::string::npos) << said;
+}
+
 TEST_F(DriveCli, ATruncatedVideoIsDrivenAsFarAsItGoes) {
   const fs::path segment = a_segment();
   fs::resize_file(segment / "fcamera.hevc", fs::file_size(segment / "fcamera.hevc") / 2);

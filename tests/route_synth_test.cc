@@ -40,6 +40,10 @@ TEST_F(SynthCli, ARecordingIsNotWrittenInto) {
   EXPECT_EQ(run_program(command + folder.file("routes") + " --seed 2").code, 0);
   const std::string segment = fs::directory_iterator(folder / "routes")->path().string();
   expect_usage_error(command + segment + " --seed 3", "holds a recording");
+  // Nor into the results of a drive, which would be of two routes then.
+  write_text(folder.file("driven/log--0/segment.json"), "{}");
+  write_text(folder.file("driven/log--0/rlog.zst"), "driven");
+  expect_usage_error(command + folder.file("driven"), folder.file("driven") + ": holds a recording");
 }
 
 TEST_F(SynthCli, ARouteIsMadeByOneProcess) {

@@ -4,12 +4,13 @@
     .venv/bin/python bench/peers/check_export.py [FILE...] [--cases DIR] [--json F]
 
 Every network is written anew by `sparkpilot model convert` in several ways (its own opset, the newest one that can be
-written, simplified, with external data); ONNX Runtime runs the original and each copy on the same seeded inputs. With
---cases it does so with every model below DIR (ONNX's backend cases, unpacked; needs the package onnx), once, with the
-case's own inputs, and counts apart what ONNX Runtime
-refuses as an original too and what sparkpilot refuses to read. A copy for which no opset was asked must have the
-original's. Exit code 4 where a copy is not loaded or differs, in its results or its opset; what
-sparkpilot refuses to write (an old op whose newer form depends on a shape that is open) is listed with its reason.
+written, simplified, with external data); ONNX Runtime runs the original and each copy on the same seeded inputs. It is also
+written in every opset from 7 on, and what is not refused must pass ONNX's own checker (needs the package onnx). With
+--cases every model below DIR (ONNX's backend cases, unpacked; needs the package onnx) is written once, and run on the
+case's own inputs; what ONNX Runtime refuses as an original too, and what sparkpilot refuses to read, is counted apart. A
+copy for which no opset was asked must have the original's. Exit code 4 where a copy is not loaded, is not valid or
+differs, in its results or its opset; what sparkpilot refuses to write (an old op whose newer form depends on a shape that
+is open) is listed with its reason.
 
 Without FILEs: the real networks of ../shared/assets where that folder is, and the stand-in models.
 """
@@ -90,6 +91,22 @@ def check_network(program, file, folder):
             yield way, None, "not loaded", str(problem)[:300]
 
 
+def check_opsets(program, file, folder):
+    """How many opsets of 7 to 26 the file is written in, and what ONNX's checker says of those that it does not accept."""
+    import onnx  # pylint: disable=import-outside-toplevel
+    written, wrong = 0, []
+    for number in range(7, 27):
+        out = folder / f"{file.stem}.onnx"
+        if convert(program, file, out, ["--opset", str(number)]):
+            continue
+        written += 1
+        try:
+            onnx.checker.check_model(str(out), full_check=True)
+        except Exception as problem:  # of several kinds  # pylint: disable=broad-except
+            wrong.append(f"{number}: {str(problem).splitlines()[0][:200]}")
+    return written, wrong
+
+
 def check_case(program, file, folder, tolerance):
     """What became of one conformance model."""
     import onnx  # pylint: disable=import-outside-toplevel
@@ -138,6 +155,11 @@ def main():
                 found["networks"].append({"model": file.stem, "way": way, "outcome": outcome, "relative_l2": error,
                                           "why": why})
                 print(f"{outcome:12}{file.stem:36}{way:24}{why or f'relative L2 {error:.1e}'}")
+            written, wrong = check_opsets(options.program, file, folder)
+            failed += len(wrong)
+            found["networks"].append({"model": file.stem, "way": "every opset", "outcome": "INVALID" if wrong else "valid",
+                                      "relative_l2": None, "why": "; ".join(wrong)})
+            print(f"{'INVALID' if wrong else 'valid':12}{file.stem:36}{'every opset':24}{written} written {'; '.join(wrong)}")
         counts = collections.Counter()
         for file in sorted(options.cases.rglob("model.onnx")) if options.cases else []:
             outcome, why = check_case(options.program, file, folder, options.tolerance)

@@ -78,7 +78,10 @@ struct CameraStream::Impl {
     if (options.first > 0) reader.start_at(options.first);
     while (true) {
       const int64_t start = now_ns();
-      if (!reader.next()) break;
+      if (!reader.next()) {
+        counts.ended = true;
+        break;
+      }
       const IndexedFrame* mark = mark_of(reader.index());
       if (mark == nullptr) {
         ++counts.unknown_to_index;

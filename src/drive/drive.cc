@@ -209,6 +209,29 @@ class RouteDrive {
     if (options_.note) options_.note(text);
   }
 
+  // What a complete segment's folder has no more; empty if it is whole.
+  static std::string missing_of(const SegmentResult& result, const DrivenModel& one, const fs::path& folder) {
+    std::map<std::string, int64_t> files = result.files;
+    if (files.empty() && !result.left_out && one.model) files["rlog.zst"] = -1;  // earlier versions did not keep them
+    for (const auto& [name, bytes] : files) {
+      std::error_code error;
+      const auto size = static_cast<int64_t>(fs::file_size(folder / name, error));
+      if (error) return name + " is not there";
+      if (bytes >= 0 && size != bytes) return fmt::format("{} has {} bytes, {} were written", name, size, bytes);
+    }
+    return {};
+  }
+
+  static std::map<std::string, int64_t> files_in(const fs::path& folder) {
+    std::map<std::string, int64_t> files;
+    for (const char* name : {"rlog.zst", "overlay.mp4"}) {
+      std::error_code error;
+      const auto size = static_cast<int64_t>(fs::file_size(folder / name, error));
+      if (!error) files[name] = size;
+    }
+    return files;
+  }
+
   void take_what_is_done() {
     todo_ = std::ssize(mine_);
     if (!options_.resume) return;
@@ -220,6 +243,10 @@ class RouteDrive {
       if (!result.complete) continue;
       if (result.run != one.run) {
         fail("{}: was made by another run ({}), this one is: {}", file.string(), result.run, one.run);
+      }
+      if (const std::string missing = missing_of(result, one, file.parent_path()); !missing.empty()) {
+        note(fmt::format("{}: {}: driven again", file.parent_path().string(), missing));
+        continue;
       }
       if (!options_.keep_frames) result.frames = std::vector<FrameResult>();
       one.done.emplace(i, std::move(result));
@@ -263,6 +290,7 @@ class RouteDrive {
       result.run = models_[m].run;
       result.log = absolute_path(route_.log(segment));
       for (const auto& network : models_[m].result.networks) result.devices[network.role] = network.device;
+      result.files = files_in(job.lanes[m].folder);
       write_result(result, job.lanes[m].folder);
       models_[m].keep(std::move(result));
     }

@@ -83,5 +83,19 @@ TEST(Report, DevicesAreThoseOfTheSegments) {
   EXPECT_TRUE(segment_result_from(older.dump(), "segment.json").devices.empty());
 }
 
+// JSON has none.
+TEST(Report, NaNComesBackFromASegment) {
+  SegmentResult result = report().result.segments.at(0);
+  ASSERT_FALSE(result.frames.empty());
+  result.frames[0].lane_probs[1] = NAN;
+  result.frames[0].errors[0] = PlanError{1, NAN, 3};
+  const SegmentResult back = segment_result_from(to_json(result).dump(), "segment.json");
+  EXPECT_TRUE(std::isnan(back.frames[0].lane_probs[1]));
+  EXPECT_EQ(back.frames[0].lane_probs[0], result.frames[0].lane_probs[0]);
+  ASSERT_TRUE(back.frames[0].errors[0]);
+  EXPECT_TRUE(std::isnan(back.frames[0].errors[0]->across));
+  EXPECT_EQ(back.frames[0].errors[0]->heading_deg, 3);
+}
+
 }  // namespace
 }  // namespace sparkpilot::drive

@@ -9,8 +9,9 @@ namespace sparkpilot::drive {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kSegmentFrames = 1200;  // one minute
-constexpr uint64_t kSyncNs = 25'000'000;  // frames of two cameras at most this far apart belong together
+constexpr int64_t kSegmentFrames = 1200;    // one minute
+constexpr uint64_t kSyncNs = 25'000'000;    // frames of two cameras at most this far apart belong together
+constexpr uint64_t kStaleNs = 100'000'000;  // how old a wide camera's picture may be: one or two frames are missing
 
 bool from_qcamera(const Segment& segment, const DriveOptions& options) {
   return options.qcamera || segment.road_video.empty();
@@ -89,13 +90,22 @@ void SegmentCameras::open_road(StreamOptions stream) {
   road_camera_ = cameras_.road.scaled(road_->width(), road_->height());
 }
 
+const std::vector<IndexedFrame>& SegmentCameras::moments(std::string_view camera,
+                                                         const std::vector<IndexedFrame>& own) {
+  if (!own.empty() || index().empty()) return own;
+  say("no encode index of the {} camera in the log: its frames are taken for the road camera's of the same number",
+      camera);
+  return index();
+}
+
 void SegmentCameras::open_wide(StreamOptions stream) {
   if (cameras_.wide.width == 0)
     return say("the log's device has no wide camera, {} is left out", job_.segment->wide_video.string());
   stream.wide = true;
   stream.picture = dumping();
   try {
-    wide_.emplace(job_.segment->wide_video, cameras_.wide, job_.timeline->wide, *job_.timeline, stream, job_.first_eof);
+    wide_.emplace(job_.segment->wide_video, cameras_.wide, moments("wide", job_.timeline->wide), *job_.timeline, stream,
+                  job_.first_eof);
     wide_next_ = wide_->next();
   } catch (const Error& error) {
     say("{}; the road camera replaces the wide one", error.what());
@@ -108,8 +118,8 @@ void SegmentCameras::open_driver(StreamOptions stream) {
     return say("the log's device has no driver camera, {} is left out", job_.segment->driver_video.string());
   stream.driver = true;
   try {
-    driver_.emplace(job_.segment->driver_video, cameras_.driver, job_.timeline->driver, *job_.timeline, stream,
-                    job_.first_eof);
+    driver_.emplace(job_.segment->driver_video, cameras_.driver, moments("driver", job_.timeline->driver),
+                    *job_.timeline, stream, job_.first_eof);
     driver_next_ = driver_->next();
   } catch (const Error& error) {
     say("{}; the driver is not monitored", error.what());
@@ -126,9 +136,13 @@ const PreparedFrame* SegmentCameras::wide_at(const IndexedFrame& road) {
     wide_current_ = std::move(wide_next_);
     wide_next_ = wide_->next();
   }
-  const bool same = wide_current_ && wide_current_->mark.timestamp_sof + kSyncNs >= road.timestamp_sof;
-  if (!same) ++wide_missing_;
-  return wide_current_ ? &*wide_current_ : nullptr;
+  const auto younger = [&](uint64_t ns) {
+    return wide_current_ && wide_current_->mark.timestamp_sof + ns >= road.timestamp_sof;
+  };
+  if (!younger(kSyncNs)) ++wide_missing_;
+  if (younger(kStaleNs)) return &*wide_current_;
+  ++wide_replaced_;
+  return nullptr;
 }
 
 std::optional<PreparedFrame> SegmentCameras::driver_until(const IndexedFrame& road) {
@@ -139,7 +153,10 @@ std::optional<PreparedFrame> SegmentCameras::driver_until(const IndexedFrame& ro
 }
 
 void SegmentCameras::finish(SegmentResult& result) {
-  if (wide_missing_ > 0) say("{} frames without a wide camera frame of the same moment", wide_missing_);
+  if (wide_missing_ > 0) {
+    say("{} frames without a wide camera frame of the same moment; for {} of them the road camera replaced it",
+        wide_missing_, wide_replaced_);
+  }
   add_camera("road", road_file_, *road_, result.stages.decode_road_ms, result);
   if (wide_) add_camera("wide", job_.segment->wide_video, *wide_, result.stages.decode_wide_ms, result);
   double driver_ms = 0;
@@ -161,7 +178,7 @@ void SegmentCameras::add_camera(const std::string& name, const fs::path& file, C
         counts.unknown_to_index);
   }
   const int64_t short_of = counts.indexed - counts.frames - job_.first;
-  if (result.complete && options().limit == 0 && counts.indexed > 0 && short_of > 0) {
+  if (result.complete && counts.ended && options().limit == 0 && counts.indexed > 0 && short_of > 0) {
     say("{}: {} frames fewer than the log's index names", file.filename().string(), short_of);
   }
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,8 +29,8 @@ class SegmentCameras {
 
   // The road camera's next frame; empty at the end.
   std::optional<PreparedFrame> next();
-  // The wide camera's frame of the same moment as a frame of the road, else the last one before it; null if there is
-  // none yet, or no wide camera. Valid until the next call.
+  // The wide camera's frame of the same moment as a frame of the road, else the last one of the 100 ms before it; null
+  // if there is none, or no wide camera: the road camera's picture replaces it. Valid until the next call.
   const PreparedFrame* wide_at(const IndexedFrame& road);
   // The driver camera's next frame up to the moment of a frame of the road; recycle() it. Empty if absent.
   std::optional<PreparedFrame> driver_until(const IndexedFrame& road);
@@ -55,6 +56,8 @@ class SegmentCameras {
   bool dumping() const { return !options().dump.empty() && written(); }
   const std::vector<IndexedFrame>& index() const;
   StreamOptions stream_options(const std::optional<Vector3>& calibration) const;
+  // A camera's own encode index, or, if the log has none, the road camera's, which is noted.
+  const std::vector<IndexedFrame>& moments(std::string_view camera, const std::vector<IndexedFrame>& own);
   void open_road(StreamOptions stream);
   void open_wide(StreamOptions stream);
   void open_driver(StreamOptions stream);
@@ -69,7 +72,7 @@ class SegmentCameras {
   Camera road_camera_;
   std::optional<CameraStream> road_, wide_, driver_;
   std::optional<PreparedFrame> wide_current_, wide_next_, driver_next_;
-  int64_t wide_missing_ = 0;
+  int64_t wide_missing_ = 0, wide_replaced_ = 0;
 };
 
 }  // namespace sparkpilot::drive

@@ -1,6 +1,7 @@
 #include "drive/segment_result.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -65,6 +66,11 @@ using Errors = std::optional<PlanError> (FrameResult::*)[kHorizons];
 
 Json number(std::optional<double> value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
 
+// JSON has no NaN: it is written as null.
+float number_or_nan(const Json& value) {
+  return value.is_null() ? std::numeric_limits<float>::quiet_NaN() : value.get<float>();
+}
+
 void put_errors(Json& out, const std::string& name, const std::vector<FrameResult>& frames, Errors member) {
   Json list = Json::array();
   for (const FrameResult& frame : frames) {
@@ -83,7 +89,8 @@ void take_errors(const Json& in, const char* name, std::vector<FrameResult>& fra
     for (size_t h = 0; h < kHorizons; ++h) {
       const Json& item = list.at(i).at(h);
       if (item.is_null()) continue;
-      (frames[i].*member)[h] = PlanError{item.at(0), item.at(1), item.at(2)};
+      (frames[i].*member)[h] =
+          PlanError{number_or_nan(item.at(0)), number_or_nan(item.at(1)), number_or_nan(item.at(2))};
     }
   }
 }
@@ -114,7 +121,9 @@ std::vector<FrameResult> frames_from(const Json& in) {
     }
   }
   for (size_t i = 0; i < frames.size(); ++i) {
-    for (size_t lane = 0; lane < 4; ++lane) frames[i].lane_probs[lane] = in.at("lane_probs").at(i).at(lane);
+    for (size_t lane = 0; lane < 4; ++lane) {
+      frames[i].lane_probs[lane] = number_or_nan(in.at("lane_probs").at(i).at(lane));
+    }
   }
   take_errors(in, "plan_errors", frames, &FrameResult::errors);
   take_errors(in, "recorded_plan_errors", frames, &FrameResult::recorded_errors);
@@ -156,6 +165,7 @@ Json to_json(const SegmentResult& r) {
           {"recorded_drawn", r.recorded_drawn},
           {"driver_frames", r.driver_frames},
           {"devices", r.devices},
+          {"files", r.files},
           {"stages",
            {{"decode_road_ms", r.stages.decode_road_ms},
             {"decode_wide_ms", r.stages.decode_wide_ms},
@@ -185,6 +195,7 @@ SegmentResult segment_result_from(const std::string& text, const std::filesystem
     in.at("recorded_drawn").get_to(out.recorded_drawn);
     in.at("driver_frames").get_to(out.driver_frames);
     if (in.contains("devices")) in["devices"].get_to(out.devices);  // earlier versions did not keep them
+    if (in.contains("files")) in["files"].get_to(out.files);
     in.at("notes").get_to(out.notes);
     in.at("pictures").get_to(out.pictures);
     const Json& stages = in.at("stages");
@@ -197,7 +208,7 @@ SegmentResult segment_result_from(const std::string& text, const std::filesystem
     out.frames = frames_from(in.at("frames"));
     return out;
   } catch (const Json::exception& error) {
-    fail("{}: not a segment's result ({})", file.string(), error.what());
+    fail("{}: not a segment's result ({})", file.string(), json_fault(error));
   } catch (const Error& error) {
     fail("{}: not a segment's result: {}", file.string(), error.what());
   }

@@ -41,6 +41,7 @@ struct SegmentResult {
   int64_t recorded_models = 0, recorded_drawn = 0;
   int64_t driver_frames = 0;                        // frames that the driver monitoring model ran on
   std::map<std::string, std::string> devices = {};  // where each network ran, by its role: "cuda:0"
+  std::map<std::string, int64_t> files = {};        // bytes of its log and video, by their names
   double seconds = 0;                               // duration of the run
   StageTimes stages;
 };

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <deque>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -112,6 +114,7 @@ class SegmentRun {
       if (job_.progress) job_.progress(done_);
       if (options_.limit > 0 && done_ >= options_.limit) {
         complete_ = true;
+        state_.leave_out_rest(road_index(*job_.segment, *job_.timeline, options_));
         break;
       }
     }
@@ -141,8 +144,9 @@ class SegmentRun {
   void step(std::deque<Lane>& lanes, PreparedFrame frame) {
     const IndexedFrame mark = frame.mark;
     const PreparedFrame* wide = cameras_.wide_at(mark);
-    const int64_t lost = state_.lost_before(mark.frame_id);
-    dropped_ += lost;
+    const int64_t dropped = state_.lost_before(mark.frame_id);
+    const int64_t lost = std::max<int64_t>(dropped, std::exchange(state_.gap, false) ? 1 : 0);
+    dropped_ += dropped;
     std::vector<OutputFrame> outs(lanes.size());
     for (OutputFrame& out : outs) {
       out.frame_id_extra = wide ? wide->mark.frame_id : mark.frame_id;
@@ -262,6 +266,12 @@ int64_t DriveState::lost_before(uint32_t frame_id) {
   dropped += kDropFilter * (static_cast<double>(std::min<int64_t>(lost, 10)) - dropped);
   if (frames++ < 10) dropped = 0;
   return lost;
+}
+
+void DriveState::leave_out_rest(const std::vector<IndexedFrame>& index) {
+  if (index.empty() || !last_frame_id || index.back().frame_id <= *last_frame_id) return;
+  last_frame_id = index.back().frame_id;
+  gap = true;
 }
 
 Shares share_threads(int threads, bool wide, bool overlay) {

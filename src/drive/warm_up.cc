@@ -127,7 +127,9 @@ void warm_up(const Route& route, size_t at, const SegmentJob& job, DriveState& s
     const auto& index = road_index(*b.segment, b.timeline, options);
     const int64_t counted = index.empty() ? 0 : b.driven_from;
     for (int64_t i = 0; i < counted; ++i) state.lost_before(index[static_cast<size_t>(i)].frame_id);
+    if (counted > 0) state.gap = false;
     if (b.driven_from == b.frames) {
+      if (options.limit > 0) state.leave_out_rest(index);
       if (!b.timeline.calibration.empty()) state.calibration = std::prev(b.timeline.calibration.end())->second;
       continue;
     }

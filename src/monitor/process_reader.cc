@@ -119,7 +119,7 @@ std::optional<int64_t> ProcessReader::resident(int64_t pid, const Process& proce
       const auto kib = fields.empty() ? std::nullopt : to_integer(fields[0]);
       if (!kib || *kib <= 0 || *kib > int64_t{1} << 40) break;
       const double ratio = static_cast<double>(*kib) * 1024 / static_cast<double>(process.pages);
-      page_bytes_ = std::clamp<int64_t>(int64_t{1} << std::lround(std::log2(ratio)), 4096, 65536);
+      page_bytes_ = int64_t{1} << std::clamp<int64_t>(std::lround(std::log2(ratio)), 12, 16);  // 4 to 64 KB
     }
   }
   constexpr int64_t kMaxPages = int64_t{1} << 40;

@@ -56,6 +56,14 @@ TEST(Processes, VanishWhileTheyAreReadAndNumbersAreUsedAgain) {
   EXPECT_TRUE(sampler.next(3 * kSecond).processes.empty());
 }
 
+TEST(Processes, APageHasASensibleSize) {
+  ScriptedSource source;
+  source.set_process(5, "odd", 100, 1'000'000);
+  source.files["/proc/5/status"] = "VmRSS:\t1 kB\n";
+  Sampler sampler(source);
+  EXPECT_EQ(sampler.next(0).processes.at(0).resident_bytes, 4'096'000'000);
+}
+
 TEST(Processes, AReadingCostsTheBudgetAtMost) {
   ScriptedSource source;
   for (int pid = 1; pid <= 1000; ++pid) source.set_process(pid, "p", 0);

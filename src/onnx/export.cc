@@ -10,6 +10,7 @@
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "onnx/graph_writer.h"
+#include "onnx/later_parts.h"
 #include "onnx/lower.h"
 #include "onnx/unsupported.h"
 
@@ -146,6 +147,7 @@ int export_graph(Graph graph, const std::filesystem::path& path, const ExportOpt
   check_graph(graph);
   infer(graph);  // outputs are written with their types
   const int opset = lower_for_export(graph, options.opset);
+  erase_later_defaults(graph, opset);
   graph.compact();
   GraphWriter writer;
   onnx::GraphProto proto;

@@ -9,19 +9,6 @@ namespace {
 // Field numbers of ModelProto.
 constexpr int kGraph = 7, kTraining = 20, kFunctions = 25, kConfiguration = 26;
 
-std::map<std::string, int> read_opsets(const onnx::ModelProto& proto) {
-  std::map<std::string, int> opsets;
-  for (const auto& import : proto.opset_import()) {
-    const std::string domain = import.domain() == "ai.onnx" ? "" : import.domain();
-    if (import.version() < 1) fail("opset {} of domain \"{}\" makes no sense", import.version(), domain);
-    if (domain.empty() && import.version() > kNewestOpset) {
-      fail("the model uses opset {}, the newest known is {}", import.version(), kNewestOpset);
-    }
-    opsets[domain] = static_cast<int>(std::min<int64_t>(import.version(), 1 << 20));
-  }
-  return opsets;
-}
-
 // The first bytes of the file.
 std::string head_of(ByteSource& source) {
   std::string head(std::min(kKindHead, static_cast<size_t>(source.size())), '\0');
@@ -72,7 +59,7 @@ Graph import_model(ByteSource& source, const std::filesystem::path& folder,
     fail("the model has IR version {}, known are {} to {}", proto.ir_version(), kOldestIr, kNewestIr);
   }
   Graph graph;
-  graph.opsets = read_opsets(proto);
+  graph.opsets = read_opsets(proto.opset_import());
   graph.producer = proto.producer_name();
   if (!proto.producer_version().empty()) graph.producer += " " + proto.producer_version();
   for (const auto& entry : proto.metadata_props()) graph.metadata[entry.key()] = entry.value();

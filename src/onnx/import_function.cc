@@ -28,15 +28,30 @@ void read_function(Model& model, Range range, const std::map<std::string, int>& 
   function.inputs.assign(proto.input().begin(), proto.input().end());
   function.outputs.assign(proto.output().begin(), proto.output().end());
   function.attributes.insert(function.attributes.end(), proto.attribute().begin(), proto.attribute().end());
-  function.opsets = model_opsets;
-  for (const auto& import : proto.opset_import()) {
-    function.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] = static_cast<int>(import.version());
-  }
   const std::string key = function_key(proto.domain(), proto.name(), overload);
+  try {
+    function.opsets = read_opsets(proto.opset_import());
+  } catch (const Error&) {
+    rethrow_within(fmt::format("function {}: ", key));
+  }
+  function.opsets.insert(model_opsets.begin(), model_opsets.end());  // where the function has none of its own
   if (!model.functions.emplace(key, std::move(function)).second) fail("function {} is given twice", key);
 }
 
 }  // namespace
+
+std::map<std::string, int> read_opsets(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports) {
+  std::map<std::string, int> opsets;
+  for (const auto& import : imports) {
+    const std::string domain = import.domain() == "ai.onnx" ? "" : import.domain();
+    if (import.version() < 1) fail("opset {} of domain \"{}\" makes no sense", import.version(), domain);
+    if (domain.empty() && import.version() > kNewestOpset) {
+      fail("the model uses opset {}, the newest known is {}", import.version(), kNewestOpset);
+    }
+    opsets[domain] = static_cast<int>(std::min<int64_t>(import.version(), 1 << 20));
+  }
+  return opsets;
+}
 
 std::string function_key(const std::string& domain, const std::string& name, const std::string& overload) {
   const std::string plain = domain.empty() || domain == "ai.onnx" ? name : domain + "::" + name;

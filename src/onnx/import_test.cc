@@ -217,6 +217,16 @@ TEST(Import, FunctionsMayNotCallThemselves) {
   EXPECT_NE(error.find("(node \"call/m/back\")"), std::string::npos) << error;
 }
 
+TEST(Import, FunctionsUseKnownOpsets) {
+  for (const int64_t version : {int64_t{99}, (int64_t{1} << 32) + 21, int64_t{0}, int64_t{-5}}) {
+    onnx::ModelProto model = nested_functions();
+    model.mutable_functions(0)->mutable_opset_import(0)->set_version(version);
+    const std::string error = import_error(model);
+    EXPECT_NE(error.find(fmt::format("function local::four: ")), std::string::npos) << error;
+    EXPECT_NE(error.find(std::to_string(version)), std::string::npos) << error;
+  }
+}
+
 TEST(Import, FunctionsAreBounded) {
   // Each level calls the one below twice: 2^40 nodes.
   onnx::ModelProto model = empty_model();
@@ -319,6 +329,40 @@ class ExternalData : public ::testing::Test {
 };
 
 TEST_F(ExternalData, IsReadBesideTheModel) { EXPECT_EQ(load("inner/w.bin"), ""); }
+
+// Bools become 0 and 1, what shares their bytes does not.
+TEST_F(ExternalData, BoolsDoNotChangeWhatOthersRead) {
+  write(folder_ / "inner" / "w.bin", std::string("\5\0\7\11", 4));
+  for (const bool first : {true, false}) {
+    onnx::ModelProto model = add_model();
+    for (const bool boolean : {first, !first}) {
+      onnx::TensorProto* tensor = model.mutable_graph()->add_initializer();
+      tensor->set_name(boolean ? "flags" : "bytes");
+      tensor->set_data_type(boolean ? onnx::TensorProto::BOOL : onnx::TensorProto::UINT8);
+      tensor->add_dims(4);
+      tensor->set_data_location(onnx::TensorProto::EXTERNAL);
+      auto* entry = tensor->add_external_data();
+      entry->set_key("location");
+      entry->set_value("inner/w.bin");
+      auto* output = model.mutable_graph()->add_output();
+      output->set_name(tensor->name());
+      output->mutable_type()->mutable_tensor_type()->set_elem_type(tensor->data_type());
+    }
+    write(folder_ / "model.onnx", model.SerializeAsString());
+    const Graph graph = load_onnx(folder_ / "model.onnx");
+    int found = 0;
+    for (const auto& output : graph.outputs()) {
+      const Tensor* constant = graph.constant(output.value);
+      if (constant == nullptr) continue;
+      const auto* bytes = static_cast<const uint8_t*>(constant->raw());
+      const std::vector<int> read(bytes, bytes + 4);
+      EXPECT_EQ(read,
+                constant->dtype() == DType::boolean ? (std::vector<int>{1, 0, 1, 1}) : (std::vector<int>{5, 0, 7, 9}));
+      ++found;
+    }
+    EXPECT_EQ(found, 2);
+  }
+}
 
 TEST_F(ExternalData, MayNotLeaveTheFolder) {
   write(folder_.string() + ".bin", std::string(12, 'x'));

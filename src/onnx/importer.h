@@ -54,6 +54,9 @@ struct Model {
 };
 std::string function_key(const std::string& domain, const std::string& name, const std::string& overload);
 
+// The versions that a model or a function uses, by domain, "" for ai.onnx. Fails (user) if one is not known.
+std::map<std::string, int> read_opsets(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports);
+
 // Reads FunctionProto messages into model.functions.
 void read_functions(Model& model, const std::vector<Range>& ranges, const std::map<std::string, int>& model_opsets);
 

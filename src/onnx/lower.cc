@@ -7,6 +7,7 @@
 #include "ir/op.h"
 #include "onnx/compositions.h"
 #include "onnx/export.h"
+#include "onnx/later_parts.h"
 #include "onnx/older_forms.h"
 #include "onnx/unsupported.h"
 
@@ -18,16 +19,16 @@ constexpr int kOldestExportOpset = 7;
 bool internal(const OpDef& op) { return op.domain == "sparkpilot"; }
 
 // Whether the op's name means this same op in that opset.
-bool fits(const Node& node, int opset) {
+bool fits(const Graph& graph, const Node& node, int opset) {
   const OpDef& op = *node.op;
-  if (internal(op) || has_newer_attribute(node, opset)) return false;
+  if (internal(op) || needs_later_parts(graph, node, opset)) return false;
   return !op.domain.empty() || find_op("", op.name, opset) == &op;
 }
 
 std::optional<NodeId> first_misfit(const Graph& graph, int opset) {
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (!fits(node, opset)) return id;
+    if (!fits(graph, node, opset)) return id;
     for (const auto& [key, value] : node.attrs) {
       const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value);
       if (body && first_misfit(**body, opset)) return id;
@@ -70,7 +71,7 @@ void rewrite_misfits(Graph& graph, int opset) {
       replaced.apply(graph.node(id));
       infer_node(graph, id);
       const OpDef& op = *graph.node(id).op;
-      if (fits(graph.node(id), opset)) continue;
+      if (fits(graph, graph.node(id), opset)) continue;
       if (write_older_form(graph, id, opset, replaced)) {
         changed = true;
         continue;

@@ -4,11 +4,10 @@
 #include <optional>
 
 #include "ir/op.h"
+#include "onnx/later_parts.h"
 
 namespace sparkpilot {
 namespace {
-
-constexpr int kAllowZero = 14, kNumOutputs = 18;  // opsets that introduced these attributes of Reshape and Split
 
 struct Spelling {
   std::string_view op;
@@ -158,15 +157,9 @@ constexpr std::pair<std::string_view, Older (*)(const Newest&)> kRewrites[] = {
 
 }  // namespace
 
-bool has_newer_attribute(const Node& node, int opset) {
-  if (!node.op->domain.empty()) return false;
-  return (opset < kAllowZero && node.op->name == "Reshape" && node.attrs.integer("allowzero", 0) != 0) ||
-         (opset < kNumOutputs && node.op->name == "Split" && node.attrs.has("num_outputs"));
-}
-
 bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced) {
   const Node node = graph.node(id);
-  if (!node.op->domain.empty() || (node.op->since <= opset && !has_newer_attribute(node, opset))) return false;
+  if (!node.op->domain.empty() || (node.op->since <= opset && !needs_later_parts(graph, node, opset))) return false;
   if (node.inputs.empty() || !node.inputs[0].present()) return false;  // the node has not been checked yet
   const auto rewrite = std::ranges::find(kRewrites, node.op->name, [](const auto& entry) { return entry.first; });
   if (rewrite == std::end(kRewrites)) return false;

@@ -6,9 +6,6 @@
 
 namespace sparkpilot {
 
-// Whether the node has an attribute that was added to its op after that opset, though the op is the same record.
-bool has_newer_attribute(const Node& node, int opset);
-
 // Replaces a node that `opset` cannot express by an older form of it; false if it has none, or if that needs an
 // operand's contents that are not constant. The caller applies the replacements.
 bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced);

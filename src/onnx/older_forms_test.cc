@@ -158,6 +158,35 @@ TEST_F(OlderForms, SayTheSame) {
   }
 }
 
+// Attributes that ops got later: their defaults are not written.
+TEST_F(OlderForms, LaterDefaultsAreLeftOut) {
+  const auto written = [&](const char* op, const Attributes& attrs, int opset) {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::f32, Shape{2, 6, 4, 4});
+    const bool reshape = std::string_view(op) == "Reshape";
+    Builder b(g, "node");
+    const ValueId shape = reshape ? b.ints({2, 6, 16}) : ValueId{};
+    std::vector<ValueId> inputs{x};
+    if (reshape) inputs.push_back(shape);
+    g.add_output(b.add(op, inputs, attrs), "y");
+    g.opsets[""] = opset;
+    EXPECT_EQ(save_onnx(g, path_, {.opset = opset}), opset);
+    const Graph back = load_onnx(path_);
+    for (const NodeId id : back.order()) {
+      if (back.node(id).op->name == op) return back.node(id).attrs.size();
+    }
+    return size_t{99};
+  };
+  const std::vector<int64_t> kernel{2, 2}, ones{1, 1};
+  const Attributes pool{{"kernel_shape", kernel}, {"ceil_mode", int64_t{0}}, {"dilations", ones}};
+  EXPECT_EQ(written("MaxPool", pool, 9), 1u);
+  EXPECT_EQ(written("MaxPool", pool, 10), 3u);
+  EXPECT_EQ(written("AveragePool", pool, 18), 2u);
+  EXPECT_EQ(written("Reshape", {{"allowzero", int64_t{0}}}, 13), 0u);
+  EXPECT_EQ(written("Reshape", {{"allowzero", int64_t{0}}}, 14), 1u);
+  EXPECT_EQ(written("Shape", {{"start", int64_t{0}}}, 14), 0u);
+}
+
 const Case kRefused[] = {
     {"Softmax of the middle", 12,
      [](Builder& b, ValueId x) {
@@ -175,6 +204,26 @@ const Case kRefused[] = {
      [](Builder& b, ValueId x) {
        const ValueId none = b.add("Slice", {x, b.ints({0}), b.ints({0})});
        return Values{b.add("Reshape", {none, b.ints({0, 5})}, {{"allowzero", int64_t{1}}})};
+     }},
+    {"MaxPool with a rounded size", 9,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("MaxPool", {x}, {{"kernel_shape", std::vector<int64_t>{1, 3}}, {"ceil_mode", int64_t{1}}})};
+     }},
+    {"Weights in 8 bits", 18,
+     [](Builder& b, ValueId x) {
+       const ValueId codes = b.constant(Tensor::zeros(DType::f8e4m3fn, Shape{4, 3}));
+       return Values{b.add("MatMul", {x, b.add("DequantizeLinear", {codes, b.scalar(DType::f32, 0.5)})})};
+     }},
+    {"A scale for each channel", 12,
+     [](Builder& b, ValueId x) {
+       const ValueId codes = b.constant(Tensor::zeros(DType::i8, Shape{4, 3}));
+       const ValueId scales = b.constant(Tensor::of<float>(Shape{3}, {1, 2, 3}));
+       return Values{b.add("MatMul", {x, b.add("DequantizeLinear", {codes, scales})})};
+     }},
+    {"A sum of bytes", 13,
+     [](Builder& b, ValueId x) {
+       const ValueId bytes = b.add("Cast", {x}, {{"to", int64_t{2}}});
+       return Values{b.add("Add", {bytes, bytes})};
      }},
     {"Clip with a bound that the run computes", 10,
      [](Builder& b, ValueId x) {

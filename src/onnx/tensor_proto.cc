@@ -105,7 +105,8 @@ Tensor TensorReader::read_external(const onnx::TensorProto& proto, DType dtype, 
   if (offset > file.size() || bytes > file.size() - offset) {
     fail("{} bytes wanted at offset {} of \"{}\", which has {}", bytes, offset, file.path().string(), file.size());
   }
-  std::shared_ptr<Buffer>& buffer = external.read[offset];
+  std::shared_ptr<Buffer> own;  // of bools, which sanitize() changes
+  std::shared_ptr<Buffer>& buffer = dtype == DType::boolean ? own : external.read[offset];
   if (!buffer || buffer->size() != bytes) {
     // Tensors may share bytes, but a small file must not expand to a huge amount of memory.
     external.bytes += bytes;

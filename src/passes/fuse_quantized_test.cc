@@ -149,6 +149,19 @@ TEST(FuseQuantized, ReluInTheSameBytesNarrowsTheRange) {
   EXPECT_EQ(count(n.graph, "sparkpilot::ByteTable"), 0);
 }
 
+// Nothing quantizes them again by the same scale: the limits lie between two steps of the product's bytes.
+TEST(FuseQuantized, LimitsBehindTheBytesAreThoseOfFloats) {
+  for (const bool again : {false, true}) {
+    QuantizedNet n;
+    const ValueId x = n.both(n.input("x", {3, 12}), 0.03f, 90);
+    const ValueId y = n.both(n.op("MatMul", {x, n.weights({12, 9}, 1)}), 0.0625f, 100);
+    const ValueId clipped = n.op("Clip", {y, n.scalar(-0.1), n.scalar(0.08)});
+    n.output(again ? n.quantize(clipped, 0.01f, 100) : clipped);
+    EXPECT_EQ(run_pass(n.graph).difference, 0);
+    EXPECT_EQ(count(n.graph, "sparkpilot::QGemm"), 1);
+  }
+}
+
 TEST(FuseQuantized, OperatorsOfIntegers) {
   QuantizedNet n;
   const ValueId x = n.input("x", {4, 12}, DType::f32);

@@ -388,13 +388,35 @@ std::vector<ValueId> outputs_of(const Graph& graph) {
   return out;
 }
 
+namespace {
+
+// Whether a value is computed from this one alone, without a product. Looks at so many nodes at most.
+bool computed_from(Edit& edit, ValueId value, ValueId source, int& steps) {
+  if (value == source) return true;
+  const NodeId id = edit.maker(value);
+  if (!id.present() || edit.graph().node(id).op->traits.product || --steps < 0) return false;
+  const std::vector<ValueId> operands = computed_operands(edit.graph(), id);
+  return std::all_of(operands.begin(), operands.end(),
+                     [&](ValueId operand) { return computed_from(edit, operand, source, steps); });
+}
+
+bool computed_from_one(Edit& edit, const std::vector<ValueId>& operands) {
+  return std::any_of(operands.begin(), operands.end(), [&](ValueId source) {
+    int steps = 32;
+    return std::all_of(operands.begin(), operands.end(),
+                       [&](ValueId value) { return computed_from(edit, value, source, steps); });
+  });
+}
+
+}  // namespace
+
 NodeMap<bool> find_heads(Edit& edit) {
   const Graph& graph = edit.graph();
   NodeMap<bool> heads(graph.node_count());
   visit_makers(edit, outputs_of(graph), [&](NodeId id, const std::vector<ValueId>& running) {
     const Node& node = graph.node(id);
     if (node.op->traits.product) return heads[id] = true, false;
-    return running.size() == 1 || is_op(node, "Concat");
+    return running.size() == 1 || is_op(node, "Concat") || computed_from_one(edit, running);
   });
   return heads;
 }

@@ -187,9 +187,14 @@ bool Products::product(NodeId id) {
   ValueId result = edit_.node(to.node).outputs[0];
   if (const NodeId back = edit_.only_reader(result); back.present() && quantization_of(edit_, back) == to.q) {
     ValueId clamped = edit_.node(back).outputs[0];
-    if (is_op(edit_.node(back), "DequantizeLinear") && absorb_clamps(edit_, clamped, low, high)) {
+    double least = low, most = high;
+    if (is_op(edit_.node(back), "DequantizeLinear") && absorb_clamps(edit_, clamped, least, most)) {
       const Requantized again = requantized(edit_, clamped);
-      if (again.node.present() && again.q == to.q) result = edit_.node(again.node).outputs[0];
+      if (again.node.present() && again.q == to.q) {
+        result = edit_.node(again.node).outputs[0];
+        low = least;
+        high = most;
+      }
     }
   }
   finish(*p, inputs, result, &to.q, low, high);

@@ -12,6 +12,7 @@ constexpr double kMinusInfinityLike = -1e9;  // a finite mask value that makes t
 
 struct Match {
   ValueId q, k_transposed, v;
+  ValueId product;  // Q K^T
   double scale = 1;
   ValueId mask;         // in Attention's form: boolean (true = keep) or added; absent: no mask
   bool negate = false;  // `mask` is boolean with true = drop
@@ -57,6 +58,7 @@ bool match_scores(Edit& edit, Region& region, ValueId v, Match& m) {
   }
   const Node* product = region.take(v, "MatMul");
   if (!product) return false;
+  m.product = v;
   m.q = product->inputs[0];
   m.k_transposed = product->inputs[1];
   return true;
@@ -159,6 +161,7 @@ bool shapes_fit(Edit& edit, const Match& m, ValueId scores) {
   if (!edit.known(m.q) || !edit.known(m.k_transposed) || !edit.known(m.v) || !edit.known(scores)) return false;
   const Shape q = edit.shape(m.q), k = edit.shape(m.k_transposed), v = edit.shape(m.v), s = edit.shape(scores);
   const int rank = q.rank();
+  if (!edit.known(m.product) || !(edit.shape(m.product) == s)) return false;  // enlarged by the mask
   if (rank < 2 || rank > 4 || k.rank() != rank || v.rank() != rank || q.elements() == 0 || v.elements() == 0)
     return false;
   for (int i = 0; i < rank - 2; ++i) {

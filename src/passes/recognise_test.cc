@@ -241,6 +241,20 @@ TEST(Recognise, AttentionOnMatricesWithoutHeads) {
   EXPECT_EQ(count(n.graph, "Attention"), 1);
 }
 
+TEST(Recognise, LeavesScoresThatTheirMaskEnlarges) {
+  const auto with_mask = [](const Shape& q, const Shape& mask) {
+    Net n;
+    const ValueId k = n.input("k", {1, q[1], 4, 5}), v = n.input("v", {1, q[1], 5, 4});
+    const ValueId scores = n.op("Add", {n.op("MatMul", {n.input("q", q), k}), n.input("mask", mask)});
+    n.output(n.op("MatMul", {n.op("Softmax", {scores}), v}));
+    return run_and_compare(n.graph, recognise_patterns, 2e-6);
+  };
+  EXPECT_EQ(with_mask({1, 2, 3, 4}, {2, 1, 3, 5}), 0);  // of the batch
+  EXPECT_EQ(with_mask({1, 2, 1, 4}, {1, 1, 3, 5}), 0);  // of the queries
+  EXPECT_EQ(with_mask({1, 1, 3, 4}, {1, 2, 3, 5}), 0);  // of the heads
+  EXPECT_EQ(with_mask({1, 2, 3, 4}, {1, 1, 3, 5}), 1);
+}
+
 TEST(Recognise, LeavesSoftmaxThatIsNoAttention) {
   Net n;
   const ValueId x = n.input("x", {2, 4, 4}), v = n.input("v", {2, 4, 4});

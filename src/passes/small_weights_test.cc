@@ -92,6 +92,20 @@ TEST(SmallWeights, HeadsAndWeightsThatAreNotFiniteStay) {
   EXPECT_EQ(store_small(n.graph, plan_small(n.graph, Precision::fp4)), 0);
 }
 
+// A norm and a GELU written as single ops are on the way to an output as if they were one node.
+TEST(SmallWeights, HeadsBehindWhatIsComputedFromThemAlone) {
+  Net n;
+  const ValueId x = n.input("x", {3, 20});
+  const ValueId y = n.op("Relu", {n.op("MatMul", {x, n.weight({20, 20}, 1)})});
+  const ValueId length = n.op("MatMul", {y, n.weight({20, 4}, 2)});
+  n.output(n.op("Div", {length, n.op("Clip", {n.op("ReduceL2", {length, n.b.ints({-1})}), n.scalar(1e-6)})}), "a");
+  const ValueId inside = n.op("MatMul", {y, n.weight({20, 5}, 4)});
+  n.output(n.op("Mul", {inside, n.op("Sigmoid", {inside})}), "b");
+  const ValueId one = n.op("MatMul", {y, n.weight({20, 6}, 5)}), other = n.op("MatMul", {y, n.weight({20, 6}, 6)});
+  n.output(n.op("Mul", {one, other}), "c");  // of two products
+  EXPECT_EQ(plan_small(n.graph, Precision::fp8).size(), 3u);
+}
+
 TEST(SmallWeights, SharedWeightsAreStoredOnceForEachAxis) {
   Net n;
   const ValueId x = n.input("x", {3, 32}), w = n.weight({32, 32}, 1);

@@ -11,7 +11,8 @@ void refuse_recording(const fs::path& folder, Writer writer) {
     std::error_code ignored;
     if (writer == Writer::synth && fs::exists(segment / kSynthFile, ignored)) return true;
     // Through a link the file that it points to would be written, which may be a recording.
-    return name == "rlog.zst" && fs::exists(segment / kResultFile, ignored) && !fs::is_symlink(segment / name, ignored);
+    return writer == Writer::drive && name == "rlog.zst" && fs::exists(segment / kResultFile, ignored) &&
+           !fs::is_symlink(segment / name, ignored);
   });
   if (!file) return;
   fail("{}: holds a recording ({}), and nothing is written into one: choose another folder", folder.string(),
