@@ -70,8 +70,11 @@ TEST_F(CompareCli, LimitsMakeItACheck) {
   const ProgramResult document = run_program(quick + " --max-abs 1e-9 --json");
   EXPECT_EQ(document.code, 4);
   EXPECT_EQ(json::parse(document.out)["beyond_limits"].size(), 1u);
-  const std::string same = "compare " + policy() + " " + policy() + " --threads 1 --no-time --max-abs 1e-30";
-  EXPECT_EQ(run_program(same).code, 0);
+  // Zero is a limit, too.
+  const std::string none = " --threads 1 --no-time --max-abs 0 --max-relative-l2 0";
+  EXPECT_EQ(run_program("compare " + policy() + " " + policy() + none).code, 0);
+  EXPECT_EQ(run_program(quick + " --max-abs 0").code, 4);
+  EXPECT_EQ(run_program(quick + " --max-relative-l2 0").code, 4);
 }
 
 TEST_F(CompareCli, BisectNamesTheNode) {

@@ -53,6 +53,22 @@ TEST_F(Doctor, ExitCodesSayWhatStands) {
   EXPECT_EQ(run_program("doctor --strict --from '" + machine("no_gpu") + "'").code, 0) << "no GPU is no fault";
 }
 
+// By a relative path, too; a folder that is not there is no folder of models without a fault.
+TEST_F(Doctor, FoldersOfModelsAndRoutes) {
+  fs::create_directory(folder / "models");
+  write_text(folder.file("models/driving_vision.onnx"), "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+  for (const std::string& path : {std::string("models"), std::string("./models/"), folder.file("models")}) {
+    const ProgramResult found = run_program("doctor --models '" + path + "'", "cd '" + folder.path().string() + "' &&");
+    EXPECT_EQ(found.code, 4) << path;
+    EXPECT_NE(found.out.find("driving_vision.onnx"), std::string::npos) << found.out;
+  }
+  for (const char* flag : {"--models", "--data"}) {
+    const ProgramResult refused = run_program(std::string("doctor ") + flag + " /nowhere");
+    EXPECT_EQ(refused.code, 2) << flag;
+    EXPECT_NE(refused.err.find("/nowhere: no such folder"), std::string::npos) << refused.err;
+  }
+}
+
 TEST_F(Doctor, ARecordingIsExaminedElsewhere) {
   const std::string copy = (folder / "spark.json").string();
   const ProgramResult first =

@@ -149,6 +149,19 @@ TEST_F(MonitorCli, AFullDiskIsSaid) {
   const ProgramResult result = run_program("monitor -q --duration 1s --csv /dev/full");
   EXPECT_EQ(result.code, 2);
   EXPECT_NE(result.err.find("/dev/full: cannot be written: No space"), std::string::npos) << result.err;
+  // A part of a row would stay between those of a later run.
+  const std::string file = folder.file("a.csv");
+  const ProgramResult full =
+      run_program("monitor -q --interval 100ms --duration 20s --csv '" + file + "'", "trap '' XFSZ; ulimit -f 4;");
+  EXPECT_EQ(full.code, 2);
+  EXPECT_NE(full.err.find("cannot be written: File too large"), std::string::npos) << full.err;
+  const std::string text = read_text(file);
+  EXPECT_EQ(text.back(), '\n');
+  const std::vector<std::string> rows = lines(text);
+  ASSERT_GE(rows.size(), 2U);
+  for (const std::string& row : rows) {
+    EXPECT_EQ(std::count(row.begin(), row.end(), ','), std::count(rows[0].begin(), rows[0].end(), ',')) << row;
+  }
 }
 
 TEST_F(MonitorCli, CtrlCEndsARecordingWithItsSummary) {

@@ -33,6 +33,27 @@ TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
                      "--routes: expected a whole number that is not as large");
   expect_usage_error("drive x --focal-length far", "--focal-length: expected a number, got \"far\"");
   expect_usage_error("run " + policy() + " --runs 0", "--runs");
+  // Flags that have no effect, or contradict each other.
+  expect_usage_error("run " + policy() + " --dump-graph x --trace x", "--trace and --dump-graph name the same file");
+  expect_usage_error("zoo build --all driving_policy --out x", "driving_policy: --all builds it, too");
+  expect_usage_error("ops list Conv --json --markdown", "--markdown and --json: expected one of them");
+  expect_usage_error("doctor --json --markdown", "--json and --markdown: expected one of them");
+  expect_usage_error("doctor --json --report", "--json and --report: expected one of them");
+  expect_usage_error("stack audit --from x.json --path y", "have no effect with it");
+  expect_usage_error("stack audit --diff x.json y.json --from z.json", "have no effect with it");
+  expect_usage_error("monitor --once --interval 10ms", "--interval");
+  expect_usage_error("model calibrate " + policy() + " --samples x.npy --out y.json --percentile 99",
+                     "--percentile is for --method percentile, which is not given");
+  expect_usage_error("model quantize --int8 " + policy() + " y.onnx --calibrate x.npy --method min-max --percentile 99",
+                     "--percentile is for --method percentile, which is not given");
+  expect_usage_error("model check " + policy() + " --quick --tolerance 1e-3", "--tolerance is for the comparison");
+  expect_usage_error("bench " + policy() + " --peer-timeout 5", "--peer-timeout is for --peer, which is not given");
+  expect_usage_error("drive x --out y --from-log --precision fp8",
+                     "--precision is for models, and --from-log runs none");
+  expect_usage_error("drive x --out y --no-overlay --overlay-width 500", "--overlay-width is for the overlay");
+  expect_usage_error("model quantize --fp8 " + policy() + " y.onnx --budget much",
+                     "expected a size such as 500000, 40M");
+  expect_usage_error("route dump carState x --fields vEgo,vEgo", "--fields: vEgo is given twice");
   expect_usage_error("run " + policy() + " --threads -1", "--threads");
   expect_usage_error("run " + policy() + " --threads few", "--threads");
   expect_usage_error("run " + policy() + " --passes no-such", "such");

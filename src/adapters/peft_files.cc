@@ -78,7 +78,7 @@ Config parse_config(const std::string& bytes) {
   try {
     parsed = parse_bounded(bytes);
   } catch (const nlohmann::json::exception& error) {
-    fail("it is no JSON: {}", error.what());
+    fail("it is no JSON: {}", json_fault(error));
   }
   if (!parsed) fail("it is nested deeper than {}", kDeepestJson);
   const Json& json = *parsed;

@@ -108,6 +108,12 @@ Json parse_json_or_discard(std::string_view text) {
   return Json(Json::value_t::discarded);
 }
 
+std::string json_fault(const nlohmann::json::exception& error) {
+  const std::string_view text = error.what();
+  const size_t end = text.starts_with("[json.exception.") ? text.find("] ") : std::string_view::npos;
+  return std::string(end == std::string_view::npos ? text : text.substr(end + 2));
+}
+
 std::string json_text(const Json& json, int indent) { return text_of(json, indent); }
 std::string json_text(const nlohmann::json& json, int indent) { return text_of(json, indent); }
 

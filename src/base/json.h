@@ -21,6 +21,9 @@ nlohmann::ordered_json parse_json(std::string_view text);
 // Discarded (is_discarded(), and of no other type) if it is no JSON or nested deeper than kDeepestJson.
 nlohmann::ordered_json parse_json_or_discard(std::string_view text);
 
+// What the library says is wrong, in plain words: without its own name and number of the error.
+std::string json_fault(const nlohmann::json::exception& error);
+
 // In one line, or with the members of each level indented by `indent` more spaces. Bytes that are not UTF-8 become
 // U+FFFD.
 std::string json_text(const nlohmann::ordered_json& json, int indent = -1);

@@ -110,7 +110,7 @@ Calibration load_calibration(const std::filesystem::path& file) {
         out.largest[name] = largest;
       }
     } catch (const Json::exception& error) {
-      fail("is no calibration: {}", error.what());
+      fail("is no calibration: {}", json_fault(error));
     }
   });
   return out;

@@ -9,13 +9,23 @@
 namespace sparkpilot {
 namespace {
 
-// Sizes of named dimensions, from the inputs whose shapes are already set.
-std::map<std::string, int64_t> named_sizes(const Session& session) {
+// Sizes of named dimensions, from the inputs whose shapes are already set. Inputs that differ are noted: a node will
+// refuse them, by names that nobody gave.
+std::map<std::string, int64_t> named_sizes(const Session& session, std::vector<std::string>& notes) {
   std::map<std::string, int64_t> sizes;
+  std::map<std::string, std::string> from;
   for (const TensorInfo& input : session.inputs()) {
     if (!input.shape) continue;
     for (size_t i = 0; i < input.dims.size(); ++i) {
-      if (!input.dims[i].symbol.empty()) sizes.emplace(input.dims[i].symbol, (*input.shape)[static_cast<int>(i)]);
+      const std::string& symbol = input.dims[i].symbol;
+      if (symbol.empty()) continue;
+      const int64_t size = (*input.shape)[static_cast<int>(i)];
+      const auto [known, fresh] = sizes.emplace(symbol, size);
+      if (fresh) from[symbol] = input.name;
+      else if (known->second != size) {
+        notes.push_back(fmt::format("dimension \"{}\" is {} in input \"{}\" and {} in input \"{}\"", symbol,
+                                    known->second, from[symbol], size, input.name));
+      }
     }
   }
   return sizes;
@@ -25,7 +35,7 @@ std::map<std::string, int64_t> named_sizes(const Session& session) {
 
 std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch) {
   std::vector<std::string> notes;
-  const std::map<std::string, int64_t> known = named_sizes(session);
+  const std::map<std::string, int64_t> known = named_sizes(session, notes);
   for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
     if (input.shape) continue;
     std::vector<int64_t> sizes;

@@ -36,10 +36,17 @@ AppendFile::~AppendFile() {
 }
 
 void AppendFile::append(std::string_view line) {
+  struct stat before = {};
+  const bool known = fstat(fd_, &before) == 0 && S_ISREG(before.st_mode);
   while (!line.empty()) {
     const ssize_t written = ::write(fd_, line.data(), line.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail("{}: cannot be written: {}", path_, std::strerror(errno));
+    if (written <= 0) {
+      const int error = errno;
+      // A part of a line would stay between those of a later run.
+      if (known && ftruncate(fd_, before.st_size) != 0) fail("{}: its last line is cut short", path_);
+      fail("{}: cannot be written: {}", path_, std::strerror(error));
+    }
     line.remove_prefix(static_cast<size_t>(written));
   }
 }

@@ -34,6 +34,9 @@ BenchSubject subject_of(const BenchVariant& variant) {
           .settings = texts_of(settings_facts(variant.options))};
 }
 
+// Otherwise there were too few repeats to tell.
+bool has_ratio(const Regression& result) { return result.time.ratio > 0; }
+
 void add_repeats(std::vector<Repeat>& out, size_t variant, const Measured& model, size_t count,
                  const std::function<void()>& done) {
   for (Repeat& repeat : measure_repeats(variant, model, count, done)) out.push_back(std::move(repeat));
@@ -109,6 +112,7 @@ void hold_against(std::vector<BaselinePair>& pairs, const std::vector<Measured>&
 
 Json to_json(const BaselinePair& pair, double max_regression) {
   const Regression& result = pair.result;
+  const auto known = [&](double share) { return has_ratio(result) ? finite_or_null(share) : Json(); };
   Json machine = Json::array();
   for (const MachineSpeed& speed : result.machine) {
     machine.push_back({{"part", speed.part}, {"then_ms", speed.then_ms}, {"now_ms", speed.now_ms}});
@@ -116,9 +120,9 @@ Json to_json(const BaselinePair& pair, double max_regression) {
   return {{"verdict", name(result.verdict)},
           {"max_regression", max_regression},
           {"time_ratio",
-           {{"ratio", finite_or_null(result.time.ratio)},
-            {"low", finite_or_null(result.time.low)},
-            {"high", finite_or_null(result.time.high)},
+           {{"ratio", known(result.time.ratio)},
+            {"low", known(result.time.low)},
+            {"high", known(result.time.high)},
             {"confidence", kLookConfidence}}},
           {"repeats_then", result.repeats_then},
           {"used_then", result.used_then},
@@ -135,7 +139,7 @@ std::string baseline_table(const Baseline& baseline, const std::vector<BenchVari
                "allowed", "repeats", "then", "verdict"});
   for (size_t i = 0; i < pairs.size(); ++i) {
     const Regression& result = pairs[i].result;
-    const bool any = result.time.ratio > 0;
+    const bool any = has_ratio(result);
     table.add({variants[i].name, any ? fmt::format("{:.3f}", result.time.ratio) : "-",
                any ? interval(result.time) : "-", fmt::format("{:.3f}", 1 + max_regression),
                fmt::format("{} of {}", result.used_now, result.repeats_now),

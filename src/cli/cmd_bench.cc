@@ -272,6 +272,7 @@ int bench(const Program& program, const BenchFlags& flags) {
   const double max_regression =
       parse_share(flags.max_regression.empty() ? "5%" : flags.max_regression, "--max-regression");
   const bool with_peers = !peers_of(program, flags.peers).empty();
+  if (!with_peers) refuse_given(program, "--peer-timeout", "--peer, which is not given");
   if (!flags.max_regression.empty() && flags.baseline.empty() && !with_peers)
     fail("--max-regression has no effect without --baseline or --peer");
   const bool checked = with_peers && !flags.max_regression.empty();

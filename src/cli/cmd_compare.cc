@@ -43,7 +43,7 @@ struct CompareFlags {
   RunFlags run;
   PeerFlags peers;
   int64_t rounds = 12, samples = 0;  // samples: 0: 1, or 8 for --bisect
-  double max_relative_l2 = 0, max_abs = 0, max_plan_error = 0;
+  std::optional<double> max_relative_l2, max_abs, max_plan_error;
   bool no_time = false, no_layers = false, bisect = false;
 };
 
@@ -175,7 +175,7 @@ int bisect(const Program& program, const CompareFlags& flags, std::vector<Varian
     }
     if (!program.quiet) std::for_each(notes.begin(), notes.end(), note);
     compare::BisectOptions options;
-    if (flags.max_relative_l2 > 0) options.max_relative_l2 = flags.max_relative_l2;
+    if (flags.max_relative_l2) options.max_relative_l2 = flags.max_relative_l2;
     else if (peer) options.max_relative_l2 = 1e-4;  // another engine always rounds differently
     if (peer) options.rounding = 1e-6;
     options.samples = samples.count;
@@ -199,16 +199,16 @@ std::vector<std::string> beyond(const CompareFlags& flags, const compare::Models
   std::vector<std::string> lines;
   for (const compare::VariantResult& v : comparison.variants) {
     for (const compare::OutputDifference& output : v.outputs) {
-      const auto check = [&](const char* what, double value, double limit) {
-        if (limit > 0 && !(value <= limit)) {
+      const auto check = [&](const char* what, double value, std::optional<double> limit) {
+        if (limit && !(value <= *limit)) {
           lines.push_back(
-              fmt::format("{}, {}: {} {:.3g}, allowed {:.3g}", v.variant.name, output.name, what, value, limit));
+              fmt::format("{}, {}: {} {:.3g}, allowed {:.3g}", v.variant.name, output.name, what, value, *limit));
         }
       };
       check("relative L2", output.difference.relative_l2, flags.max_relative_l2);
       check("largest difference", output.difference.max_abs, flags.max_abs);
     }
-    if (flags.max_relative_l2 == 0 && flags.max_abs == 0) continue;
+    if (!flags.max_relative_l2 && !flags.max_abs) continue;
     if (!v.not_run.empty()) lines.push_back(fmt::format("{}, not run: {}", v.variant.name, v.not_run));
     for (const std::string& missing : v.not_compared) lines.push_back(fmt::format("{}, {}", v.variant.name, missing));
   }
@@ -297,9 +297,11 @@ int compare_all(const Program& program, const CompareFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--rounds", flags.rounds, 1);
   expect_at_least("--samples", flags.samples, 0);
-  if (!(flags.max_relative_l2 >= 0)) fail("--max-relative-l2: expected 0 or more, got {}", flags.max_relative_l2);
-  if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
-  if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
+  for (const auto& [flag, limit] : {std::pair("--max-relative-l2", flags.max_relative_l2),
+                                    {"--max-abs", flags.max_abs},
+                                    {"--max-plan-error", flags.max_plan_error}}) {
+    if (limit && !(*limit >= 0)) fail("{}: expected 0 or more, got {}", flag, *limit);
+  }
   const CompareMode mode = mode_of(flags);
   refuse_idle_flags(mode, given_flags(*program.at));
   if (mode == CompareMode::models || mode == CompareMode::bisect) {

@@ -59,6 +59,8 @@ bool failed(const Diagnosis& diagnosis, bool strict) {
 }
 
 int examine_machine(const Program& program, const DoctorFlags& flags) {
+  if (program.json && (flags.markdown || flags.report))
+    fail("--json and {}: expected one of them", flags.markdown ? "--markdown" : "--report");
   if (flags.list || flags.markdown) return list_checks(program, flags);
   const bool here = flags.root.empty() && flags.from.empty();
   const bool work = flags.verify || flags.load_seconds > 0;
@@ -69,9 +71,15 @@ int examine_machine(const Program& program, const DoctorFlags& flags) {
 
   Load load;
   // Folders from this machine's settings mean nothing for another machine.
-  const auto folder = [&](std::string_view setting) {
+  const auto folder = [&](std::string_view setting) -> std::string {
     const SettingValue& value = program.settings[setting];
-    return here || value.origin == Origin::flag ? value.value : "";
+    if (!here) return value.origin == Origin::flag ? value.value : "";
+    if (value.value.empty()) return "";
+    if (value.origin == Origin::flag && !std::filesystem::is_directory(value.value)) {
+      fail("--{} {}: {}", setting, value.value,
+           std::filesystem::exists(value.value) ? "not a folder" : "no such folder");
+    }
+    return std::filesystem::absolute(value.value).lexically_normal().string();
   };
   DoctorOptions options{.models = folder("models"), .data = folder("data"), .here = here};
   if (work) {

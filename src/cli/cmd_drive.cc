@@ -108,9 +108,10 @@ void refuse_useless(const std::string& why, std::initializer_list<std::pair<bool
   }
 }
 
-void check(const DriveFlags& flags) {
+void check(const Program& program, const DriveFlags& flags) {
   if (flags.out.empty()) fail("--out DIR is expected: where the logs, videos and the summary go");
   expect_at_least("--limit", flags.limit, 0);
+  if (flags.no_overlay) refuse_given(program, "--overlay-width", "the overlay, which --no-overlay leaves out");
   if (flags.overlay_width < 128 || flags.overlay_width > 8192)
     fail("--overlay-width {}: expected 128 to 8192", flags.overlay_width);
   if (flags.reference.empty() && (!flags.fields.tolerances.empty() || flags.fields.scale != 1)) {
@@ -125,6 +126,8 @@ void check(const DriveFlags& flags) {
                                                 {!flags.calibrations.empty(), "--calibration"},
                                                 {flags.run.fp4_activations, "--fp4-activations"},
                                                 {flags.reference == "recorded", "--reference recorded"}});
+    for (const char* flag : {"--precision", "--device", "--tune", "--passes", "--memory-reserve", "--emulate"})
+      refuse_given(program, flag, "models, and --from-log runs none");
   }
   if (!(flags.focal_length >= 0 && flags.focal_length < 1e5)) {
     fail("--focal-length {}: expected pixels, above 0 and below 100000", flags.focal_length);
@@ -168,7 +171,7 @@ class DriveRun {
   // Checks what was given; the first process locks the output folder. Other processes write only after all have done
   // this.
   void prepare(const std::atomic<bool>& stop) {
-    check(flags_);
+    check(program_, flags_);
     route_ = drive::find_route(flags_.route, {.data = program_.settings["data"].value});
     options_ = drive_options(program_, flags_, comm_);
     options_.stop = &stop;
@@ -313,7 +316,7 @@ void take_demo(const Program& program, DriveFlags& flags, bool first) {
                   {flags.no_wide, "--no-wide"}});
   flags.qcamera = true;
   if (flags.out.empty()) flags.out = kDemoFolder;
-  check(flags);
+  check(program, flags);
   flags.model.supercombo = demo_model();
   flags.route = demo_route(flags.out).string();
   if (!first) return;

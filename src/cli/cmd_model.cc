@@ -42,11 +42,14 @@ Json json_dims(const Value& value) {
     }
   } else if (value.shape) {
     for (const int64_t size : *value.shape) dims.push_back(size);
+  } else {
+    return nullptr;  // of any rank
   }
   return dims;
 }
 
 std::string text_dims(const Json& dims) {
+  if (dims.is_null()) return "of unknown shape";
   std::string out;
   for (const Json& dim : dims) {
     out += (out.empty() ? "" : ", ") + (dim.is_null()     ? "?"
@@ -125,7 +128,7 @@ void print_info(const Json& info) {
   line("opsets", opsets);
   line("parameters", fmt::format("{}, {}", human_count(info["parameters"].get<double>()),
                                  human_bytes(info["weight_bytes"].get<int64_t>())));
-  line("work", fmt::format("{}FLOP a run, {} multiply-adds in products", human_count(info["flops"].get<double>()),
+  line("work", fmt::format("{} FLOP a run, {} multiply-adds in products", human_count(info["flops"].get<double>()),
                            human_count(info["macs"].get<double>())));
   const auto values = [&](const char* key, const char* word) {
     for (const Json& value : info[key]) {
@@ -166,6 +169,7 @@ int check_model_file(const Program& program, const ModelFlags& flags) {
   options.seed = flags.run.seed;
   options.compare = !flags.quick;
   options.tolerance = flags.tolerance;
+  if (flags.quick) refuse_given(program, "--tolerance", "the comparison, which --quick leaves out");
   ModelCheck result;
   with_file(flags.file, [&] { result = check_model(flags.file, options); });
   if (!program.quiet) {

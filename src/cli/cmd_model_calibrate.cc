@@ -27,6 +27,7 @@ int calibrate(const Program& program, const CalibrateFlags& flags) {
   CalibrateModelOptions options;
   options.ranges.method = calibration_method(flags.method);
   options.ranges.percentile = flags.percentile;
+  if (flags.method != "percentile") refuse_given(program, "--percentile", "--method percentile, which is not given");
   options.dims = dims_of(flags.run);
   options.shapes = shapes_of(flags.run);
   if (flags.samples.empty() == flags.frames.routes.empty()) fail("expected one of --samples PATH and --route ROUTE");

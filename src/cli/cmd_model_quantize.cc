@@ -131,7 +131,6 @@ int store(const Program& program, const QuantizeFlags& flags) {
   }
   StoreModelOptions options;
   options.precision = flags.fp4 ? Precision::fp4 : Precision::fp8;
-  tell_about_precision(program, options.precision);
   options.exclude.insert(flags.exclude.begin(), flags.exclude.end());
   options.dims = dims_of(flags.run);
   options.shapes = shapes_of(flags.run);
@@ -151,6 +150,7 @@ int store(const Program& program, const QuantizeFlags& flags) {
   options.samples = named_paths(flags.calibrate, "--calibrate");
   options.held_out = named_paths(flags.compare, "--compare");
   options.threads = chosen_threads(program).value_or(0);
+  tell_about_precision(program, options.precision);
   StoredModel model;
   {
     Progress bar(!program.json && !program.quiet, "storing weights");
@@ -184,6 +184,7 @@ int quantize(const Program& program, const QuantizeFlags& flags) {
   QuantizeModelOptions options;
   options.calibration.method = calibration_method(flags.method);
   options.calibration.percentile = flags.percentile;
+  if (flags.method != "percentile") refuse_given(program, "--percentile", "--method percentile, which is not given");
   options.graph.exclude.insert(flags.exclude.begin(), flags.exclude.end());
   options.dims = dims_of(flags.run);
   options.shapes = shapes_of(flags.run);

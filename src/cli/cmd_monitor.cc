@@ -166,6 +166,7 @@ int run_monitor(const Program& program, const MonitorFlags& flags) {
   if (flags.once && !(flags.csv.empty() && flags.duration.empty() && !flags.serves)) {
     fail("--once is one reading: it excludes --csv, --duration and --serve");
   }
+  seconds_flag("--interval", flags.interval, 0.1, 3600);
   constexpr int64_t kLargestRecording = 64 << 20;
   const std::unique_ptr<Source> source =
       flags.from.empty() ? system_source() : recorded_source(read_file(flags.from, kLargestRecording), flags.from);

@@ -139,6 +139,7 @@ Json op_json(const OpDef& op) {
 int list_ops(const Program& program, const OpsFlags& flags) {
   const std::vector<const OpDef*> ops = ops_named(flags.names);
   if (flags.markdown) {
+    if (program.json) fail("--markdown and --json: expected one of them");
     print_markdown(ops);
     return kDone;
   }
@@ -270,7 +271,7 @@ void add_ops(Program& program, Command app) {
   };
   const Command lister =
       add("list", "print the table", "  sparkpilot ops list\n  sparkpilot ops list Conv --json", list_ops);
-  lister.add_flag("--markdown", flags->markdown, "print it in the form of docs/ops.md");
+  lister.add_flag("--markdown", flags->markdown, "print it in the form of docs/ops.md, without --json");
   const Command checker =
       add("check", "compare every kernel with its plain reference on this machine",
           "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm\n  sparkpilot ops check --device cuda\n"

@@ -31,6 +31,7 @@ std::vector<std::string> split_fields(const std::string& text) {
   for (size_t begin = 0; !text.empty() && begin <= text.size();) {
     const size_t comma = std::min(text.find(',', begin), text.size());
     fields.push_back(text.substr(begin, comma - begin));
+    if (std::count(fields.begin(), fields.end(), fields.back()) > 1) fail("--fields: {} is given twice", fields.back());
     begin = comma + 1;
   }
   return fields;

@@ -41,6 +41,12 @@ Json fill_inputs(const Program& program, const ModelRunFlags& flags, Session& se
       with_file(file, [&] { session.set_input(given.first, given.second.view()); });
     }
   }
+  for (const TensorInfo& input : session.inputs()) {
+    const bool open = !input.dims.empty() && input.dims[0].size < 0 && input.shape && input.shape->rank() > 0;
+    if (flags.batch == 1 || !open || !sources.contains(input.name) || (*input.shape)[0] == flags.batch) continue;
+    fail("{}: {} entries of input \"{}\", --batch asks for {}", sources[input.name], (*input.shape)[0], input.name,
+         flags.batch);
+  }
   const std::vector<std::string> notes = bind_open_dimensions(session, flags.batch);
   Json inputs = Json::array();
   for (const TensorInfo& input : session.inputs()) {
@@ -123,6 +129,8 @@ Json write_outputs(const Program& program, const ModelRunFlags& flags, const Ses
 int run_model(const Program& program, const ModelRunFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--runs", flags.runs, 1);
+  if (!flags.trace.empty() && flags.trace == flags.dump_graph)
+    fail("--trace and --dump-graph name the same file, {}", flags.trace);
   expect_at_least("--batch", flags.batch, 1);
   SessionOptions options = session_options(program, flags.run);
   set_threads(program, options);

@@ -65,6 +65,11 @@ std::vector<std::string> wanted_names(const ZooFlags& flags) {
     const bool named = std::find(names.begin(), names.end(), entry.name) != names.end();
     if (flags.all && !entry.big && !named) names.emplace_back(entry.name);
   }
+  if (flags.all && !flags.names.empty()) {
+    for (const std::string& name : flags.names) {
+      if (!find_zoo_entry(name)->big) fail("{}: --all builds it, too: name models, or give --all", name);
+    }
+  }
   if (names.empty()) fail("name the models to build, or give --all");
   return names;
 }

@@ -44,6 +44,11 @@ std::filesystem::path tuning_file() { return usual_tuning_file(std::getenv("XDG_
 
 }  // namespace
 
+void refuse_given(const Program& program, const std::string& flag, const std::string& what) {
+  const std::vector<std::string> given = given_flags(*program.at);
+  if (std::find(given.begin(), given.end(), flag) != given.end()) fail("{} is for {}", flag, what);
+}
+
 Command add_command(Program& program, Command parent, const std::string& name, const std::string& doc,
                     const std::string& examples, std::function<int()> action) {
   const Command command = parent.add_command(name, doc);

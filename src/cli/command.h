@@ -47,6 +47,9 @@ struct Program {
   bool verbose() const { return settings["verbose"].value != "0"; }
 };
 
+// Fails (user), "FLAG is for WHAT", if the command line has the flag.
+void refuse_given(const Program& program, const std::string& flag, const std::string& what);
+
 // Adds a command under `parent`. `action` runs when the command line names it. `examples` end its help.
 Command add_command(Program& program, Command parent, const std::string& name, const std::string& doc,
                     const std::string& examples, std::function<int()> action);
@@ -73,6 +76,13 @@ int64_t parse_number(const std::string& text, const std::string& flag);
 // An option whose value is a number: anything else is refused with what was expected.
 template <typename Number>
 Option add_number(Command command, const std::string& flag, Number& value, const std::string& doc,
+                  const std::string& type = "N") {
+  return command.add_option(flag, value, doc).check(no_number<Number>).type_name(type);
+}
+
+// The same for one that need not be given.
+template <typename Number>
+Option add_number(Command command, const std::string& flag, std::optional<Number>& value, const std::string& doc,
                   const std::string& type = "N") {
   return command.add_option(flag, value, doc).check(no_number<Number>).type_name(type);
 }

@@ -137,6 +137,7 @@ template Option Command::add_option(const std::string&, int&, const std::string&
 template Option Command::add_option(const std::string&, int64_t&, const std::string&) const;
 template Option Command::add_option(const std::string&, uint64_t&, const std::string&) const;
 template Option Command::add_option(const std::string&, double&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::optional<double>&, const std::string&) const;
 
 Option Command::add_option(const std::string& flag, const std::function<void(const std::string&)>& take,
                            const std::string& doc) const {

@@ -51,9 +51,9 @@ Json drive_json(const compare::Drive& drive, const compare::DrivingTerms& of) {
 }
 
 // The horizons at which a drive's plans are too far from the first one's, one line each.
-std::vector<std::string> beyond(const std::vector<compare::ComparedDrive>& all, double max_plan_error) {
+std::vector<std::string> beyond(const std::vector<compare::ComparedDrive>& all, std::optional<double> max_plan_error) {
   std::vector<std::string> lines;
-  if (max_plan_error == 0) return lines;
+  if (!max_plan_error) return lines;
   for (const compare::ComparedDrive& one : all) {
     if (one.terms.frames == 0) {
       lines.push_back(fmt::format("{}: no frame is in both", one.drive->name));
@@ -69,8 +69,8 @@ std::vector<std::string> beyond(const std::vector<compare::ComparedDrive>& all, 
       } else if (term.frames == 0) {
         lines.push_back(what + ": nothing to compare it with");
       }
-      if (!term.p99 || *term.p99 <= max_plan_error) continue;
-      lines.push_back(fmt::format("{}: 99th percentile {:.3g} m, allowed {:.3g}", what, *term.p99, max_plan_error));
+      if (!term.p99 || *term.p99 <= *max_plan_error) continue;
+      lines.push_back(fmt::format("{}: 99th percentile {:.3g} m, allowed {:.3g}", what, *term.p99, *max_plan_error));
     }
   }
   return lines;

@@ -20,7 +20,7 @@ inline constexpr const char* kComparisonPage = "compare.html";
 
 // What makes a comparison a check.
 struct DriveLimits {
-  double max_plan_error = 0;  // of the plans' distance in 99 % of the frames, at each horizon, m; 0: none
+  std::optional<double> max_plan_error = {};     // of the plans' distance in 99 % of the frames, at each horizon, m
   std::optional<drive::Tolerances> fields = {};  // of every field of the messages; empty: they are not compared
 };
 

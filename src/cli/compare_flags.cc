@@ -84,7 +84,7 @@ std::string where(unsigned modes) {
 
 void refuse(const FlagUse& use, CompareMode mode) {
   if (mode == CompareMode::bisect && (use.modes & kModels) != 0) fail("{} has no effect with --bisect", use.flag);
-  if (use.modes == kRoute) fail("{} is for --route, which is not given", use.flag);
+  if (use.modes == kRoute) fail("{} is for --route with --models DIR, which is not given", use.flag);
   const char* these = mode == CompareMode::route    ? "not for --route"
                       : mode == CompareMode::drives ? "these are drives"
                                                     : "these are models";

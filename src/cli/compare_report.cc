@@ -175,7 +175,9 @@ std::string to_text(const compare::Bisection& bisection, const std::string& ours
   const compare::Fault& fault = *bisection.fault;
   std::string out = fmt::format("first difference between {} and {}: {}\n", theirs, ours, fault.nodes.front());
   out += fmt::format("  value        {}\n", fault.value);
-  if (fault.difference.not_finite > 0) {
+  if (fault.shapes) {
+    out += fmt::format("  difference   shape {} and {}\n", fault.shapes->second.str(), fault.shapes->first.str());
+  } else if (fault.difference.not_finite > 0) {
     out += fmt::format("  difference   NaN or infinity in {}\n", count_of(fault.difference.not_finite, "element"));
   } else {
     out += fmt::format("  difference   relative L2 {:.3g}, largest {:.3g} (allowed {:.3g})\n",

@@ -64,6 +64,9 @@ void add_stack_flags(Command command, StackFlags& flags) {
 
 stack::Audit audit_of(const Program& program, const StackFlags& flags) {
   expect_known_gpu(flags);
+  const bool looks = !flags.paths.empty() || !flags.environments.empty() || flags.root != "/";
+  if (!flags.from.empty() && looks)
+    fail("--from tells what was found: --path, --python and --root have no effect with it");
   if (!flags.from.empty()) return stack::read_audit_json(read_file(flags.from), flags.from);
   stack::AuditOptions options;
   for (const std::string& path : flags.paths) options.paths.push_back(placed(flags, path));

@@ -174,7 +174,7 @@ TrainPlace read_train_command(const fs::path& path, const std::vector<std::strin
       });
       if (!json->empty()) fail("\"{}\" is no flag of train", json->begin().key());
     } catch (const nlohmann::json::exception& error) {
-      fail("cannot be read: {}", error.what());
+      fail("cannot be read: {}", json_fault(error));
     }
   });
   return place;

@@ -124,7 +124,8 @@ class Search {
       if (const auto earlier = first_beyond(out.max_relative_l2)) bad = earlier;
       else from = middle + 1;
     }
-    out.fault = Fault{.value = order_.name(*bad), .nodes = order_.nodes(*bad), .difference = worst_};
+    out.fault =
+        Fault{.value = order_.name(*bad), .nodes = order_.nodes(*bad), .difference = worst_, .shapes = worst_shapes_};
     if (*bad > 0) out.fault->before = order_.name(*bad - 1);
     return true;
   }
@@ -144,6 +145,7 @@ class Search {
     for (const size_t v : values) keep.insert(order_.name(v));
     const Values theirs = expected_.run(keep, sample), ours = got_.run(keep, sample);
     differences_.clear();
+    shapes_.clear();
     const size_t before = missing.size();
     for (const size_t v : values) {
       const auto a = ours.find(order_.name(v)), b = theirs.find(order_.name(v));
@@ -155,6 +157,7 @@ class Search {
         differences_[v] = difference_of(a->second.view(), b->second.view());
       } else if (!order_.is_output(v)) {
         differences_[v] = of_other_shape(a->second);
+        shapes_.insert_or_assign(v, std::pair(a->second.shape(), b->second.shape()));
       }
     }
     return missing.size() == before;
@@ -171,6 +174,8 @@ class Search {
     for (const auto& [v, difference] : differences_) {
       if (difference.relative_l2 <= limit || difference.max_abs <= options_.rounding) continue;
       worst_ = difference;
+      const auto other = shapes_.find(v);
+      worst_shapes_ = other == shapes_.end() ? std::nullopt : std::optional(other->second);
       return v;
     }
     return {};
@@ -179,8 +184,10 @@ class Search {
   const Side &got_, &expected_;
   const BisectOptions& options_;
   Order order_;
-  std::map<size_t, Difference> differences_;  // of the last run, by value
-  Difference worst_;                          // of the value that first_beyond() returned last
+  std::map<size_t, Difference> differences_;          // of the last run, by value
+  std::map<size_t, std::pair<Shape, Shape>> shapes_;  // of those whose shapes differ
+  std::optional<std::pair<Shape, Shape>> worst_shapes_ = {};
+  Difference worst_;  // of the value that first_beyond() returned last
 };
 
 }  // namespace

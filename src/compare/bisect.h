@@ -44,6 +44,8 @@ struct Fault {
   std::string value;               // the first that differs
   std::vector<std::string> nodes;  // of the file: the one that computes it, and those fused with it
   Difference difference;
+  // The two shapes, ours first, where they are not the same; nothing else is compared then.
+  std::optional<std::pair<Shape, Shape>> shapes = {};
   std::optional<std::string> before = {};  // the last value before it that was compared; empty for the first
 };
 

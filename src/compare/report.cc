@@ -71,6 +71,10 @@ Json to_json(const Bisection& bisection) {
   const Fault& fault = *bisection.fault;
   out["fault"] = {{"value", fault.value}, {"nodes", fault.nodes}, {"before", nullptr}};
   if (fault.before) out["fault"]["before"] = *fault.before;
+  if (fault.shapes) {
+    for (const Shape& shape : {fault.shapes->first, fault.shapes->second})
+      out["fault"]["shapes"].push_back(std::vector<int64_t>(shape.begin(), shape.end()));
+  }
   out["fault"].update(to_json(fault.difference));
   return out;
 }

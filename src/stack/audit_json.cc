@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace sparkpilot::stack {
 namespace {
@@ -183,7 +184,7 @@ Audit read_audit_json(const std::string& text, const std::string& file) {
   } catch (const Plain::parse_error&) {
     fail("{}: no audit that stack audit --json wrote: it is not even JSON", file);
   } catch (const Plain::exception& error) {
-    fail("{}: no audit that stack audit --json wrote: {}", file, error.what());
+    fail("{}: no audit that stack audit --json wrote: {}", file, json_fault(error));
   } catch (const Error& error) {
     fail("{}: no audit that stack audit --json wrote: {}", file, error.what());
   }

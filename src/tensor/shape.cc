@@ -1,5 +1,7 @@
 #include "tensor/shape.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -14,7 +16,7 @@ Shape::Shape(std::span<const int64_t> dims) : rank_(static_cast<int>(dims.size()
     dims_[i] = dims[i];
     // A zero must not hide an absurd product of the other dimensions, so it counts as one here.
     if (__builtin_mul_overflow(count, std::max<int64_t>(1, dims[i]), &count) || count > kMaxElements) {
-      fail("shape {} has more than 2^38 elements", str());
+      fail("shape [{}] has more than 2^38 elements", fmt::join(dims, ","));
     }
   }
 }

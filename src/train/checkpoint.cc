@@ -88,7 +88,7 @@ Json read_json(const fs::path& checkpoint) {
     in = parse_json(text);
     if (in.at("version") != kVersion) fail("version {}, expected {}", json_text(in.at("version")), kVersion);
   } catch (const Json::exception& error) {
-    fail("{}: not a checkpoint of training ({})", file.string(), error.what());
+    fail("{}: not a checkpoint of training ({})", file.string(), json_fault(error));
   } catch (const Error& error) {
     fail("{}: not a checkpoint of training: {}", file.string(), error.what());
   }
@@ -219,7 +219,7 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
       }
     }
   } catch (const Json::exception& error) {
-    fail_here(error.what());
+    fail_here(json_fault(error).c_str());
   } catch (const Error& error) {
     fail_here(error.what());
   }

@@ -355,7 +355,7 @@ DatasetInfo load_dataset_info(const fs::path& folder) {
       const Json json = parse_json(read_file(file, kMaxJson));
       info = info_from(json);
     } catch (const nlohmann::json::exception& error) {
-      fail("is damaged: {}", error.what());
+      fail("is damaged: {}", json_fault(error));
     }
   });
   return info;

@@ -91,7 +91,7 @@ Tolerances Tolerances::load(const std::filesystem::path& file) {
       out.set(name, {part(item, "absolute", before.absolute), part(item, "relative", before.relative)});
     }
   } catch (const Json::exception& error) {
-    fail("{}: no tolerances ({})", file.string(), error.what());
+    fail("{}: no tolerances ({})", file.string(), json_fault(error));
   } catch (const Error& error) {
     fail("{}: {}", file.string(), error.what());
   }

@@ -71,7 +71,7 @@ struct LogReader::Impl {
         words(kj::heapArray<capnp::word>((1 << 20) / kWord)) {
     constexpr size_t kLook = 512;
     need(kLook);
-    if (held().empty() && !source->damage().empty()) fail("{}: is no log: {}", name, source->damage());
+    if (held().empty() && !source->damage().empty()) fail("{}: {}, before its first event", name, source->damage());
     const std::string what = not_a_log(held().first(std::min(held().size(), kLook)));
     if (!what.empty()) fail("{}: {}", name, what);
   }

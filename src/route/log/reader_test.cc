@@ -126,7 +126,7 @@ TEST(LogReader, ACutTailEndsAfterTheLastWholeEvent) {
     const std::string packed = log_bytes(name, 20'000);
     const Outcome outcome = read_all(packed.substr(0, packed.size() - 3));
     EXPECT_NE(outcome.damage.find("stream is cut, after"), std::string::npos) << outcome.damage;
-    EXPECT_EQ(refusal(packed.substr(0, 8)).find("test.log: is no log: the"), 0u) << name;
+    EXPECT_NE(refusal(packed.substr(0, 8)).find("stream is cut, before its first event"), std::string::npos) << name;
   }
 }
 
