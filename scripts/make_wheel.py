@@ -35,7 +35,7 @@ Requires-Dist: numpy>=1.23
 Provides-Extra: gym
 Requires-Dist: gymnasium>=1.1; extra == "gym"
 Provides-Extra: sb3
-Requires-Dist: stable-baselines3>=2.1; extra == "sb3"
+Requires-Dist: stable-baselines3>=2.6; extra == "sb3"
 Requires-Dist: gymnasium>=1.1; extra == "sb3"
 {external}
 

@@ -27,12 +27,12 @@ in_root() {
     "$root" "$PWD" "$@"
 }
 
-if [ ! -e "$root/complete" ]; then
+if [ "$(cat "$root/complete" 2>/dev/null)" != "${libraries[*]}" ]; then
   say "a root for arm64: $suite from $mirror"
   [ -x "$root/usr/bin/apt-get" ] || debootstrap --arch=arm64 --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" >/dev/null
   in_root apt-get update -qq
   in_root apt-get install -y -qq --no-install-recommends cmake dpkg-dev gcc python3 "${libraries[@]}" >/dev/null
-  touch "$root/complete"
+  echo "${libraries[*]}" >"$root/complete"
 fi
 say "packed"
 cmake --build "$build" -j "${JOBS:-$(nproc)}" --target sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi >/dev/null

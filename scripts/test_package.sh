@@ -34,13 +34,13 @@ fi
 in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 # A user of no privileges, with no network but this machine's own. The program finds what came with it by /proc.
 offline() {
-  unshare -n -m sh -c 'ip link set lo up; mount -t proc proc "$0/proc" && exec chroot --userspec=nobody:nogroup "$0" env -i PATH=/usr/bin:/bin HOME=/tmp/home \
+  unshare -n -m sh -c 'ip link set lo up && mount -t proc proc "$0/proc" && exec chroot --userspec=nobody:nogroup "$0" env -i PATH=/usr/bin:/bin HOME=/tmp/home \
     sh -c "cd /tmp/home && $1"' "$root" "$*"
 }
 
 say "installed with what it depends on"
 cp "$package" "$root/tmp/sparkpilot.deb"
-in_root apt-get purge -y -qq --auto-remove sparkpilot >/dev/null 2>&1 || true  # of a run before that failed, with KEEP
+in_root apt-get purge -y -qq --auto-remove openmpi-bin sparkpilot >/dev/null 2>&1 || true  # of a run before that failed, with KEEP
 before=$(in_root dpkg-query -W -f '${Package}\n' | sort)
 in_root apt-get update -qq
 in_root apt-get install -y -qq --no-install-recommends /tmp/sparkpilot.deb >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be installed"; }

@@ -151,11 +151,14 @@ TEST_F(MonitorCli, AFullDiskIsSaid) {
   EXPECT_NE(result.err.find("/dev/full: cannot be written: No space"), std::string::npos) << result.err;
   // A part of a row would stay between those of a later run.
   const std::string file = folder.file("a.csv");
-  const ProgramResult full =
-      run_program("monitor -q --interval 100ms --duration 20s --csv '" + file + "'", "trap '' XFSZ; ulimit -f 4;");
+  const std::string record = "monitor -q --interval 100ms --csv '" + file + "' --duration ";
+  ASSERT_EQ(run_program(record + "200ms").code, 0);
+  const std::string blocks = std::to_string(std::filesystem::file_size(file) / 512 + 2);
+  const ProgramResult full = run_program(record + "20s", "trap '' XFSZ; ulimit -f " + blocks + ";");
   EXPECT_EQ(full.code, 2);
   EXPECT_NE(full.err.find("cannot be written: File too large"), std::string::npos) << full.err;
   const std::string text = read_text(file);
+  ASSERT_FALSE(text.empty());
   EXPECT_EQ(text.back(), '\n');
   const std::vector<std::string> rows = lines(text);
   ASSERT_GE(rows.size(), 2U);

@@ -35,7 +35,7 @@ WAYS = {"own opset": [], "opset 26": ["--opset", "26"], "simplified": ["--simpli
 def convert(program, file, out, words):
     """Empty, or why the program would not write the file."""
     done = subprocess.run([program, "model", "convert", file, "--out", out, "--quiet", *words], capture_output=True,
-                          text=True, check=False)
+                          text=True, check=False, timeout=300)
     if done.returncode not in (0, 2):
         raise RuntimeError(f"{file}: model convert ended with {done.returncode}: {done.stderr.strip()}")
     return done.stderr.strip() if done.returncode else ""

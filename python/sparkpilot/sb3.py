@@ -1,4 +1,4 @@
-"""The simulated worlds as a VecEnv of Stable-Baselines3 (needs the package stable-baselines3, 2.1 or newer).
+"""The simulated worlds as a VecEnv of Stable-Baselines3 (needs the package stable-baselines3, 2.6 or newer).
 
     from sparkpilot.sb3 import SimVecEnv
     from stable_baselines3 import PPO
@@ -42,9 +42,13 @@ class SimVecEnv(VecEnv):
         """With the seeds that seed() gave, once; otherwise with what follows in each world's own numbers."""
         seeds = self._seeds if self._seeds and self._seeds[0] is not None else None
         self._reset_seeds()
-        self._reset_options()
+        self._actions = None
         self.reset_infos: List[Dict[str, Any]] = [{} for _ in range(self.num_envs)]
         return self.worlds.reset(seeds)
+
+    def set_options(self, options: Any = None) -> None:
+        if options:
+            raise InputError("worlds are reset without options")
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = actions

@@ -38,16 +38,21 @@ AppendFile::~AppendFile() {
 void AppendFile::append(std::string_view line) {
   struct stat before = {};
   const bool known = fstat(fd_, &before) == 0 && S_ISREG(before.st_mode);
+  off_t part = 0;
   while (!line.empty()) {
     const ssize_t written = ::write(fd_, line.data(), line.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       const int error = errno;
-      // A part of a line would stay between those of a later run.
-      if (known && ftruncate(fd_, before.st_size) != 0) fail("{}: its last line is cut short", path_);
+      // A part of a line would stay between those of a later run. Not where another program has written since.
+      struct stat now = {};
+      const bool ours = known && part > 0 && fstat(fd_, &now) == 0 && now.st_size == before.st_size + part;
+      if (ours && ftruncate(fd_, before.st_size) != 0)
+        fail("{}: cannot be written: {}; its last line is cut short", path_, std::strerror(error));
       fail("{}: cannot be written: {}", path_, std::strerror(error));
     }
     line.remove_prefix(static_cast<size_t>(written));
+    part += written;
   }
 }
 

@@ -73,8 +73,13 @@ int examine_machine(const Program& program, const DoctorFlags& flags) {
   // Folders from this machine's settings mean nothing for another machine.
   const auto folder = [&](std::string_view setting) -> std::string {
     const SettingValue& value = program.settings[setting];
-    if (!here) return value.origin == Origin::flag ? value.value : "";
-    if (value.value.empty()) return "";
+    if (value.value.empty() || (!here && value.origin != Origin::flag)) return "";
+    if (!here) {
+      const std::string path = (std::filesystem::path("/") / value.value).lexically_normal().string();
+      if (flags.from.empty() && source->access(path) == Access::absent)
+        fail("--{} {}: no such folder in {}", setting, value.value, flags.root);
+      return path;
+    }
     if (value.origin == Origin::flag && !std::filesystem::is_directory(value.value)) {
       fail("--{} {}: {}", setting, value.value,
            std::filesystem::exists(value.value) ? "not a folder" : "no such folder");

@@ -32,6 +32,22 @@ struct ModelRunFlags {
   int64_t runs = 1, batch = 1;
 };
 
+// Fails (user) if a batch is asked for and what was given leaves nothing to take it: no open dimension, and no input of
+// that many entries.
+void expect_batch(const Session& session, int64_t batch, const std::map<std::string, std::string>& sources) {
+  const TensorInfo* other = nullptr;
+  for (const TensorInfo& input : session.inputs()) {
+    if (!input.shape) return;
+    const bool open = !input.dims.empty() && input.dims[0].size < 0 && input.shape->rank() > 0;
+    if (!open || !sources.contains(input.name)) continue;
+    if ((*input.shape)[0] == batch) return;
+    other = &input;
+  }
+  if (batch == 1 || other == nullptr) return;
+  fail("{}: {} entries of input \"{}\", --batch asks for {}", sources.at(other->name), (*other->shape)[0], other->name,
+       batch);
+}
+
 Json fill_inputs(const Program& program, const ModelRunFlags& flags, Session& session) {
   std::map<std::string, std::string> sources;
   for (const auto& [wanted, file] : named_paths(flags.inputs, "--input")) {
@@ -41,12 +57,7 @@ Json fill_inputs(const Program& program, const ModelRunFlags& flags, Session& se
       with_file(file, [&] { session.set_input(given.first, given.second.view()); });
     }
   }
-  for (const TensorInfo& input : session.inputs()) {
-    const bool open = !input.dims.empty() && input.dims[0].size < 0 && input.shape && input.shape->rank() > 0;
-    if (flags.batch == 1 || !open || !sources.contains(input.name) || (*input.shape)[0] == flags.batch) continue;
-    fail("{}: {} entries of input \"{}\", --batch asks for {}", sources[input.name], (*input.shape)[0], input.name,
-         flags.batch);
-  }
+  expect_batch(session, flags.batch, sources);
   const std::vector<std::string> notes = bind_open_dimensions(session, flags.batch);
   Json inputs = Json::array();
   for (const TensorInfo& input : session.inputs()) {

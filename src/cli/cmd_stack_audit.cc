@@ -177,6 +177,8 @@ void print_differences(const std::vector<stack::Difference>& list, const std::op
 int run_diff(const Program& program, const AuditFlags& flags) {
   if (!flags.stack.from.empty() || !flags.stack.paths.empty() || !flags.stack.environments.empty())
     fail("--diff names both sides: --from, --path and --python have no effect with it");
+  if (flags.stack.root != "/" && flags.diff[0].ends_with(".json") && flags.diff[1].ends_with(".json"))
+    fail("--root has no effect with --diff of two files");
   const stack::Audit a = audit_of(program, flags.stack, flags.diff[0]),
                      b = audit_of(program, flags.stack, flags.diff[1]);
   const auto target = target_of(flags.stack, b);

@@ -212,7 +212,10 @@ class RouteDrive {
   // What a complete segment's folder has no more; empty if it is whole.
   static std::string missing_of(const SegmentResult& result, const DrivenModel& one, const fs::path& folder) {
     std::map<std::string, int64_t> files = result.files;
-    if (files.empty() && !result.left_out && one.model) files["rlog.zst"] = -1;  // earlier versions did not keep them
+    if (files.empty() && !result.left_out) {  // earlier versions did not keep them
+      if (has_models(one.options.models)) files["rlog.zst"] = -1;
+      if (one.options.overlay) files["overlay.mp4"] = -1;
+    }
     for (const auto& [name, bytes] : files) {
       std::error_code error;
       const auto size = static_cast<int64_t>(fs::file_size(folder / name, error));

@@ -89,9 +89,12 @@ TEST(Report, NaNComesBackFromASegment) {
   ASSERT_FALSE(result.frames.empty());
   result.frames[0].lane_probs[1] = NAN;
   result.frames[0].errors[0] = PlanError{1, NAN, 3};
+  result.frames[0].lead_prob = NAN;
   const SegmentResult back = segment_result_from(to_json(result).dump(), "segment.json");
   EXPECT_TRUE(std::isnan(back.frames[0].lane_probs[1]));
   EXPECT_EQ(back.frames[0].lane_probs[0], result.frames[0].lane_probs[0]);
+  EXPECT_TRUE(std::isnan(back.frames[0].lead_prob));
+  EXPECT_FALSE(back.frames[0].v_ego);
   ASSERT_TRUE(back.frames[0].errors[0]);
   EXPECT_TRUE(std::isnan(back.frames[0].errors[0]->across));
   EXPECT_EQ(back.frames[0].errors[0]->heading_deg, 3);

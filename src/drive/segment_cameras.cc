@@ -95,6 +95,7 @@ const std::vector<IndexedFrame>& SegmentCameras::moments(std::string_view camera
   if (!own.empty() || index().empty()) return own;
   say("no encode index of the {} camera in the log: its frames are taken for the road camera's of the same number",
       camera);
+  without_index_.emplace(camera);
   return index();
 }
 
@@ -168,8 +169,9 @@ void SegmentCameras::finish(SegmentResult& result) {
 void SegmentCameras::add_camera(const std::string& name, const fs::path& file, CameraStream& stream, double& ms,
                                 SegmentResult& result) {
   const StreamCounts counts = stream.counts();
-  result.cameras.push_back({name, file.filename().string(), stream.width(), stream.height(), counts.indexed,
-                            counts.frames, counts.undecodable, counts.unknown_to_index});
+  const int64_t indexed = without_index_.contains(name) ? 0 : counts.indexed;
+  result.cameras.push_back({name, file.filename().string(), stream.width(), stream.height(), indexed, counts.frames,
+                            counts.undecodable, counts.unknown_to_index});
   ms = counts.frames ? counts.busy_ms / static_cast<double>(counts.frames) : 0;
   if (!counts.damage.empty()) say("{}", counts.damage);
   if (counts.undecodable > 0) say("{}: {} frames could not be decoded", file.filename().string(), counts.undecodable);
@@ -177,8 +179,10 @@ void SegmentCameras::add_camera(const std::string& name, const fs::path& file, C
     say("{}: {} frames that the log's index does not know were left out", file.filename().string(),
         counts.unknown_to_index);
   }
-  const int64_t short_of = counts.indexed - counts.frames - job_.first;
-  if (result.complete && counts.ended && options().limit == 0 && counts.indexed > 0 && short_of > 0) {
+  // Of the wide and the driver camera the thread may have read to the end, and frames are left that nobody asked for.
+  const bool left = (wide_ && &stream == &*wide_ && wide_next_) || (driver_ && &stream == &*driver_ && driver_next_);
+  const int64_t short_of = indexed - counts.frames - job_.first;
+  if (result.complete && counts.ended && !left && options().limit == 0 && indexed > 0 && short_of > 0) {
     say("{}: {} frames fewer than the log's index names", file.filename().string(), short_of);
   }
 }

@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,6 +68,7 @@ class SegmentCameras {
 
   const SegmentJob& job_;
   std::vector<std::string> notes_;
+  std::set<std::string, std::less<>> without_index_;  // cameras whose frames have the road's
   bool from_qcamera_ = false;
   std::filesystem::path road_file_;
   DeviceCameras cameras_;

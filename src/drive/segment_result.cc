@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -19,6 +21,7 @@ struct Column {
   const char* name;
   std::optional<double> (*get)(const FrameResult&);
   void (*set)(FrameResult&, double);
+  bool always = false;  // a number in every frame: null is NaN, which JSON has not
 };
 
 template <auto Member>
@@ -28,7 +31,8 @@ constexpr Column plain(const char* name) {
             using Type = std::remove_reference_t<decltype(f.*Member)>;
             if constexpr (std::is_same_v<Type, bool>) f.*Member = value != 0;
             else f.*Member = static_cast<Type>(value);
-          }};
+          },
+          std::is_floating_point_v<std::remove_cvref_t<decltype(std::declval<FrameResult>().*Member)>>};
 }
 
 template <auto Member>
@@ -118,6 +122,7 @@ std::vector<FrameResult> frames_from(const Json& in) {
       fail("column {} has {} values, expected {}", column.name, values.size(), frames.size());
     for (size_t i = 0; i < frames.size(); ++i) {
       if (!values[i].is_null()) column.set(frames[i], values[i].get<double>());
+      else if (column.always) column.set(frames[i], std::numeric_limits<double>::quiet_NaN());
     }
   }
   for (size_t i = 0; i < frames.size(); ++i) {

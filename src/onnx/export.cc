@@ -147,7 +147,7 @@ int export_graph(Graph graph, const std::filesystem::path& path, const ExportOpt
   check_graph(graph);
   infer(graph);  // outputs are written with their types
   const int opset = lower_for_export(graph, options.opset);
-  erase_later_defaults(graph, opset);
+  spell_for(graph, opset);
   graph.compact();
   GraphWriter writer;
   onnx::GraphProto proto;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "ir/op.h"
 
@@ -17,7 +18,7 @@ struct LaterAttribute {
 };
 
 // Of ONNX's operator schemas: those that came after the first opset of the op's record (src/ops).
-constexpr LaterAttribute kAttributes[] = {
+constexpr LaterAttribute kLaterAttributes[] = {
     {"ArgMax", "select_last_index", 12, LaterAttribute::number},
     {"ArgMin", "select_last_index", 12, LaterAttribute::number},
     {"Attention", "left_window_size", 25, LaterAttribute::number, -1},
@@ -62,51 +63,97 @@ constexpr LaterAttribute kAttributes[] = {
     {"TopK", "sorted", 11, LaterAttribute::number, 1},
 };
 
+// Values that an attribute may have from an opset on.
+struct LaterValue {
+  std::string_view op, key, value;
+  int since;
+};
+constexpr LaterValue kLaterValues[] = {
+    {"Pad", "mode", "wrap", 19},
+    {"Resize", "coordinate_transformation_mode", "half_pixel_symmetric", 19},
+    {"ScatterElements", "reduction", "max", 18},
+    {"ScatterElements", "reduction", "min", 18},
+    {"ScatterND", "reduction", "max", 18},
+    {"ScatterND", "reduction", "min", 18},
+};
+
+// GridSample's names of the same modes, before opset 20 and from it on.
+constexpr std::pair<std::string_view, std::string_view> kGridModes[] = {{"bilinear", "linear"}, {"bicubic", "cubic"}};
+
+// Operands that came later, and operands that may be left out only since.
+struct LaterOperands {
+  std::string_view op;
+  int record, since;  // of the op's record of that opset or later
+  size_t from;        // the input that came then; 0: none
+  size_t needs;       // so many inputs must be there before; 0: any number
+};
+constexpr LaterOperands kLaterOperands[] = {
+    {"Attention", 1, 24, 6, 0}, {"Dropout", 1, 12, 1, 0}, {"Gemm", 1, 11, 0, 3},
+    {"Pad", 1, 18, 3, 0},       {"Resize", 11, 13, 0, 3},
+};
+
 constexpr uint32_t bit(DType dtype) { return uint32_t{1} << static_cast<int>(dtype); }
 constexpr uint32_t kBytes = bit(DType::i8) | bit(DType::u8);
-constexpr uint32_t kShort = kBytes | bit(DType::i16) | bit(DType::u16);
+constexpr uint32_t kWords = bit(DType::i16) | bit(DType::u16);
+constexpr uint32_t kShort = kBytes | kWords;
 constexpr uint32_t kLong = bit(DType::i32) | bit(DType::i64) | bit(DType::u32) | bit(DType::u64);
 constexpr uint32_t kIntegers = kShort | kLong;
 constexpr uint32_t kSigned = bit(DType::i8) | bit(DType::i16) | bit(DType::i32) | bit(DType::i64);
-constexpr uint32_t kFloats = bit(DType::f16) | bit(DType::f32) | bit(DType::f64);
+constexpr uint32_t kLaterFloats = bit(DType::f16) | bit(DType::f32) | bit(DType::f64);
+constexpr uint32_t kBool = bit(DType::boolean), kBfloat = bit(DType::bf16), kHalves = bit(DType::f16) | kBfloat;
+constexpr uint32_t kEights =
+    bit(DType::f8e4m3fn) | bit(DType::f8e4m3fnuz) | bit(DType::f8e5m2) | bit(DType::f8e5m2fnuz);
 
-// Of the op's first input.
+// Element types that an input of these ops has from an opset on, where that is later than the type itself. Inputs of
+// the same type as an earlier one are left out.
 struct LaterTypes {
-  std::string_view op;
   int since;
+  size_t input;
   uint32_t types;
+  std::string_view ops;  // with spaces between
 };
-constexpr LaterTypes kTypes[] = {
-    {"Add", 14, kShort},
-    {"Celu", 28, bit(DType::f16) | bit(DType::f64)},
-    {"Clip", 12, kIntegers},
-    {"CumSum", 14, bit(DType::f16)},
-    {"DequantizeLinear", 21, bit(DType::i16) | bit(DType::u16)},
-    {"Div", 14, kShort},
-    {"Equal", 11, kShort | kFloats | bit(DType::u32) | bit(DType::u64)},
-    {"Flatten", 9, kIntegers | bit(DType::boolean)},
-    {"Gemm", 9, kLong},
-    {"Greater", 9, kIntegers},
-    {"IsInf", 20, bit(DType::f16)},
-    {"Less", 9, kIntegers},
-    {"MatMul", 9, kLong},
-    {"Max", 12, kIntegers},
-    {"MaxPool", 12, kBytes},
-    {"Min", 12, kIntegers},
-    {"Mul", 14, kShort},
-    {"PRelu", 9, kLong},
-    {"Pad", 11, kIntegers},
-    {"Pad", 13, bit(DType::boolean)},
-    {"Pow", 12, bit(DType::i32) | bit(DType::i64)},
-    {"QuantizeLinear", 19, bit(DType::f16)},
-    {"Range", 27, bit(DType::f16)},
-    {"ReduceMax", 12, kBytes},
-    {"ReduceMax", 20, bit(DType::boolean)},
-    {"ReduceMin", 12, kBytes},
-    {"ReduceMin", 20, bit(DType::boolean)},
-    {"Relu", 14, kSigned},
-    {"Sub", 14, kShort},
-    {"TopK", 11, kIntegers},
+constexpr LaterTypes kLaterTypes[] = {
+    {9, 0, kIntegers | kBool, "Flatten"},
+    {9, 0, kIntegers, "Greater Less"},
+    {9, 0, kLong, "Gemm MatMul PRelu"},
+    {11, 0, kShort | kLaterFloats | bit(DType::u32) | bit(DType::u64), "Equal"},
+    {11, 0, kIntegers, "Pad TopK"},
+    {12, 0, kIntegers, "Clip Max Min"},
+    {12, 0, bit(DType::i32) | bit(DType::i64), "Pow"},
+    {12, 1, kIntegers, "Pow"},
+    {12, 0, kBytes, "MaxPool ReduceMax ReduceMin"},
+    {13, 0, kBool, "Pad"},
+    {14, 0, kBfloat, "BatchNormalization"},
+    {14, 0, kHalves, "CumSum"},
+    {14, 0, kSigned, "Relu"},
+    {14, 0, kShort, "Add Div Mul Sub"},
+    {15, 1, kBfloat, "Pow"},
+    {16, 0, kBfloat, "GreaterOrEqual LeakyRelu LessOrEqual PRelu Scan"},
+    {16, 1, kBfloat, "Where"},
+    {19, 0, kHalves, "QuantizeLinear"},
+    {19, 1, kHalves, "DequantizeLinear"},
+    {19, 1, kHalves | bit(DType::i32), "QuantizeLinear"},
+    {20, 0, kHalves | kEights, "IsInf"},
+    {20, 0, kEights, "IsNaN"},
+    {20, 0, kBool, "ReduceMax ReduceMin"},
+    {21, 0, kEights, "Flatten Pad QLinearMatMul Squeeze Transpose Unsqueeze"},
+    {21, 0, kWords, "DequantizeLinear"},
+    {21, 1, kHalves, "QLinearMatMul"},
+    {21, 2, kWords, "QuantizeLinear"},
+    {22, 0, kBfloat,
+     "Acos Acosh Asin Asinh Atan Atanh AveragePool Bernoulli Conv ConvTranspose Cos Cosh DeformConv Det Elu EyeLike "
+     "GRU "
+     "GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization LSTM "
+     "LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish Multinomial NegativeLogLikelihoodLoss RNN "
+     "RandomNormalLike RandomUniformLike RoiAlign Round Selu Sin Sinh Softplus Softsign Tan ThresholdedRelu"},
+    {22, 0, kEights, "Dropout"},
+    {22, 1, kBfloat, "Dropout"},
+    {24, 0, kBfloat, "SplitToSequence TopK"},
+    {27, 0, kHalves, "Range"},
+    {28, 0, kBfloat | bit(DType::f16) | bit(DType::f64), "Celu"},
+    {28, 0, kBfloat, "Compress Einsum ReverseSequence Unique"},
+    {28, 2, kBfloat, "OneHot"},
+    {28, 0, kSigned, "BitShift"},
 };
 
 // The first opset with tensors of that element type.
@@ -158,7 +205,7 @@ bool has_one_scale(const Graph& graph, const Node& node) {
 // Calls fn(attribute, its value) for those that the op did not have.
 template <typename Fn>
 void each_later(const Node& node, int opset, const Fn& fn) {
-  for (const LaterAttribute& later : kAttributes) {
+  for (const LaterAttribute& later : kLaterAttributes) {
     if (later.since <= opset || later.op != node.op->name) continue;
     if (const Attribute* value = node.attrs.find(later.key)) fn(later, *value);
   }
@@ -168,33 +215,70 @@ bool drops(const Graph& graph, const Node& node, const LaterAttribute& later, co
   return is_default(later, value) || (later.key == "axis" && has_one_scale(graph, node));
 }
 
+bool names(std::string_view list, std::string_view word) {
+  for (size_t at = list.find(word); at != std::string_view::npos; at = list.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || list[at - 1] == ' ') && (end == list.size() || list[end] == ' ')) return true;
+  }
+  return false;
+}
+
+bool has_input(const Node& node, size_t i) { return i < node.inputs.size() && node.inputs[i].present(); }
+
+bool has_later_value(const Graph& graph, const Node& node, int opset) {
+  for (const LaterValue& later : kLaterValues) {
+    if (later.since > opset && later.op == node.op->name && node.attrs.text(later.key, "") == later.value) return true;
+  }
+  constexpr int kVolumes = 20;  // of GridSample
+  const bool grid = node.op->name == "GridSample";
+  if (opset >= kVolumes || !grid || !has_input(node, 0)) return false;
+  const std::optional<Shape>& shape = graph.value(node.inputs[0]).shape;
+  return shape && shape->rank() > 4;
+}
+
+bool has_later_operand(const Node& node, int opset) {
+  for (const LaterOperands& later : kLaterOperands) {
+    if (later.since <= opset || later.op != node.op->name || node.op->since < later.record) continue;
+    for (size_t i = later.from; later.from > 0 && i < node.inputs.size(); ++i) {
+      if (has_input(node, i)) return true;
+    }
+    for (size_t i = 0; i < later.needs; ++i) {
+      if (!has_input(node, i)) return true;
+    }
+  }
+  constexpr int kIndices = 8;  // of MaxPool
+  return opset < kIndices && node.op->name == "MaxPool" && node.outputs.size() > 1;
+}
+
+}  // namespace
+
 bool has_later_type(const Graph& graph, const Node& node, int opset) {
+  if (!node.op->domain.empty()) return false;
   for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
     for (const ValueId value : *values) {
       if (value.present() && first_opset(graph.value(value).dtype) > opset) return true;
     }
   }
-  if (node.inputs.empty() || !node.inputs[0].present()) return false;
-  const uint32_t type = bit(graph.value(node.inputs[0]).dtype);
-  return std::ranges::any_of(kTypes, [&](const LaterTypes& later) {
-    return later.since > opset && later.op == node.op->name && (later.types & type) != 0;
+  return std::ranges::any_of(kLaterTypes, [&](const LaterTypes& later) {
+    return later.since > opset && has_input(node, later.input) &&
+           (later.types & bit(graph.value(node.inputs[later.input]).dtype)) != 0 && names(later.ops, node.op->name);
   });
 }
-
-}  // namespace
 
 bool needs_later_parts(const Graph& graph, const Node& node, int opset) {
   if (!node.op->domain.empty()) return false;
   constexpr int kScales = 13;  // the first opset with a scale for each index of an axis
   if (opset < kScales && quantizes(node) && !has_one_scale(graph, node)) return true;
-  bool needs = has_later_type(graph, node, opset);
+  if (has_later_type(graph, node, opset) || has_later_value(graph, node, opset) || has_later_operand(node, opset))
+    return true;
+  bool needs = false;
   each_later(node, opset, [&](const LaterAttribute& later, const Attribute& value) {
     needs = needs || !drops(graph, node, later, value);
   });
   return needs;
 }
 
-void erase_later_defaults(Graph& graph, int opset) {
+void spell_for(Graph& graph, int opset) {
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
     std::vector<std::string_view> erased;
@@ -208,9 +292,15 @@ void erase_later_defaults(Graph& graph, int opset) {
       const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value);
       if (body) bodies.emplace_back(key, **body);
     }
+    const std::string mode = node.op->name == "GridSample" ? node.attrs.text("mode", "") : "";
+    for (const auto& [older, newer] : kGridModes) {
+      constexpr int kRenamed = 20;
+      const std::string_view from = opset < kRenamed ? newer : older, to = opset < kRenamed ? older : newer;
+      if (mode == from) graph.node(id).attrs.set("mode", std::string(to));
+    }
     for (const std::string_view key : erased) graph.node(id).attrs.erase(key);
     for (auto& [key, body] : bodies) {
-      erase_later_defaults(body, opset);
+      spell_for(body, opset);
       graph.node(id).attrs.set(key, std::make_shared<const Graph>(std::move(body)));
     }
   }

@@ -159,7 +159,10 @@ constexpr std::pair<std::string_view, Older (*)(const Newest&)> kRewrites[] = {
 
 bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced) {
   const Node node = graph.node(id);
-  if (!node.op->domain.empty() || (node.op->since <= opset && !needs_later_parts(graph, node, opset))) return false;
+  if (!node.op->domain.empty() || has_later_type(graph, node, opset)) return false;
+  // Other ops of that opset are spelled as they are; what came to them later has no form in it.
+  const bool by_attribute = node.op->name == "Reshape" || node.op->name == "Split";
+  if (node.op->since <= opset && (!by_attribute || !needs_later_parts(graph, node, opset))) return false;
   if (node.inputs.empty() || !node.inputs[0].present()) return false;  // the node has not been checked yet
   const auto rewrite = std::ranges::find(kRewrites, node.op->name, [](const auto& entry) { return entry.first; });
   if (rewrite == std::end(kRewrites)) return false;
@@ -176,8 +179,12 @@ bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced
     to.dtype = from.dtype;
     to.shape = from.shape;
     to.declared = from.declared;
-    replaced.add(node.outputs[i], graph.node(made).outputs[i]);
   }
+  if (needs_later_parts(graph, graph.node(made), opset)) {  // or it would be rewritten again and again
+    graph.erase(made);
+    return false;
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) replaced.add(node.outputs[i], graph.node(made).outputs[i]);
   graph.erase(id);
   return true;
 }

@@ -225,6 +225,47 @@ const Case kRefused[] = {
        const ValueId bytes = b.add("Cast", {x}, {{"to", int64_t{2}}});
        return Values{b.add("Add", {bytes, bytes})};
      }},
+    {"ReduceMax of bytes", 11,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("ReduceMax", {b.add("Cast", {x}, {{"to", int64_t{2}}}), b.ints({1})})};
+     }},
+    {"ReduceMax of bools", 18,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("ReduceMax", {b.add("Greater", {x, b.scalar(DType::f32, 0)}), b.ints({1})})};
+     }},
+    {"TopK of integers", 10,
+     [](Builder& b, ValueId x) {
+       return b.add_many("TopK", {b.add("Cast", {x}, {{"to", int64_t{7}}}), b.ints({2})}, {}, 2);
+     }},
+    {"Softmax in bf16", 12,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Softmax", {b.add("Cast", {x}, {{"to", int64_t{16}}})})};
+     }},
+    {"Pad in bf16", 10,
+     [](Builder& b, ValueId x) {
+       const ValueId pads = b.ints({0, 0, 0, 0, 0, 0, 0, 1});
+       return Values{b.add("Pad", {b.add("Cast", {x}, {{"to", int64_t{16}}}), pads})};
+     }},
+    {"Convolution in bf16", 21,
+     [](Builder& b, ValueId x) {
+       const ValueId w = b.constant(Tensor::zeros(DType::bf16, Shape{2, 6, 1, 1}));
+       return Values{b.add("Conv", {b.add("Cast", {x}, {{"to", int64_t{16}}}), w})};
+     }},
+    {"Pad of some axes", 17,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Pad", {x, b.ints({0, 1}), ValueId{}, b.ints({3})})};
+     }},
+    {"Gemm without a bias", 10,
+     [](Builder& b, ValueId x) {
+       const ValueId rows = b.add("Reshape", {x, b.ints({12, 4})});
+       return Values{b.add("Gemm", {rows, b.constant(Tensor::zeros(DType::f32, Shape{4, 3}))})};
+     }},
+    {"ScatterND by the largest", 17,
+     [](Builder& b, ValueId x) {
+       const ValueId at = b.constant(Tensor::of<int64_t>(Shape{1, 1}, {0}));
+       const ValueId one = b.constant(Tensor::zeros(DType::f32, Shape{1, 6, 1, 4}));
+       return Values{b.add("ScatterND", {x, at, one}, text("reduction", "max"))};
+     }},
     {"Clip with a bound that the run computes", 10,
      [](Builder& b, ValueId x) {
        return Values{b.add("Clip", {x, b.add("ReduceMin", {x}, {{"keepdims", int64_t{0}}})})};

@@ -94,7 +94,7 @@ Tensor TensorReader::read_external(const onnx::TensorProto& proto, DType dtype, 
   auto found = files_.find(location);
   if (found == files_.end()) {
     if (files_.size() >= kMaxFiles) files_.clear();  // one file per tensor is common: do not run out of descriptors
-    found = files_.emplace(location, External{InputFile::open_beneath(folder_, location), {}, 0}).first;
+    found = files_.emplace(location, External{InputFile::open_beneath(folder_, location)}).first;
     locations_.insert(location);
   }
   External& external = found->second;
@@ -105,8 +105,7 @@ Tensor TensorReader::read_external(const onnx::TensorProto& proto, DType dtype, 
   if (offset > file.size() || bytes > file.size() - offset) {
     fail("{} bytes wanted at offset {} of \"{}\", which has {}", bytes, offset, file.path().string(), file.size());
   }
-  std::shared_ptr<Buffer> own;  // of bools, which sanitize() changes
-  std::shared_ptr<Buffer>& buffer = dtype == DType::boolean ? own : external.read[offset];
+  std::shared_ptr<Buffer>& buffer = (dtype == DType::boolean ? external.bools : external.read)[offset];
   if (!buffer || buffer->size() != bytes) {
     // Tensors may share bytes, but a small file must not expand to a huge amount of memory.
     external.bytes += bytes;

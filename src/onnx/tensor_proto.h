@@ -44,8 +44,8 @@ class TensorReader {
  private:
   struct External {
     InputFile file;
-    std::map<int64_t, std::shared_ptr<Buffer>> read;  // by offset
-    int64_t bytes = 0;                                // read so far
+    std::map<int64_t, std::shared_ptr<Buffer>> read = {}, bools = {};  // by offset; sanitize() changes bools
+    int64_t bytes = 0;                                                 // read so far
   };
   Tensor read_data(const onnx::TensorProto& proto, const std::optional<Range>& raw);
   Tensor read_external(const onnx::TensorProto& proto, DType dtype, const Shape& shape);

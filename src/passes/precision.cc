@@ -396,8 +396,8 @@ bool computed_from(Edit& edit, ValueId value, ValueId source, int& steps) {
   const NodeId id = edit.maker(value);
   if (!id.present() || edit.graph().node(id).op->traits.product || --steps < 0) return false;
   const std::vector<ValueId> operands = computed_operands(edit.graph(), id);
-  return std::all_of(operands.begin(), operands.end(),
-                     [&](ValueId operand) { return computed_from(edit, operand, source, steps); });
+  return !operands.empty() && std::all_of(operands.begin(), operands.end(),
+                                          [&](ValueId operand) { return computed_from(edit, operand, source, steps); });
 }
 
 bool computed_from_one(Edit& edit, const std::vector<ValueId>& operands) {

@@ -11,6 +11,7 @@
 #include <limits>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "route/log/reader.h"
 
@@ -144,7 +145,9 @@ class Copy {
 template <typename T>
 py::object array_of(const DynamicList::Reader& items) {
   const auto numbers = items.as<capnp::List<T>>();
-  py::array_t<T> out(static_cast<py::ssize_t>(numbers.size()));
+  // By a shape: of a count pybind11 before 2.12 reads an element's size where NumPy 2 no longer has it, and strides are
+  // 0.
+  py::array_t<T> out(std::vector<py::ssize_t>{static_cast<py::ssize_t>(numbers.size())});
   for (unsigned i = 0; i < numbers.size(); ++i) out.mutable_data()[i] = numbers[i];
   return out;
 }

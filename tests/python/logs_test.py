@@ -154,7 +154,7 @@ class Logs(unittest.TestCase):
 
     def test_no_log(self):
         for name, content, why in (("rlog", b"", "is empty"), ("qlog", b"<html>", "page of HTML"), ("text", b"text", ""),
-                                   ("rlog.bz2", b"BZh91AY&SY", "is no log"), ("qlog.zst", b"\x28\xb5\x2f\xfd\0", "")):
+                                   ("rlog.bz2", b"BZh91AY&SY", "before its first event"), ("qlog.zst", b"\x28\xb5\x2f\xfd\0", "")):
             with self.subTest(name):
                 (self.folder / name).write_bytes(content)
                 with self.assertRaisesRegex(InputError, why):

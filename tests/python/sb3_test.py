@@ -102,6 +102,11 @@ class StableBaselines(unittest.TestCase):
         self.assertEqual(env.get_attr("num_envs", [0]), [2])
         with self.assertRaisesRegex(InputError, "Python objects"):
             env.env_method("reset")
+        with self.assertRaisesRegex(InputError, "without options"):
+            env.set_options({"lane": 1})
+        env.set_options({})
+        env.step_async(np.zeros((2, 1), np.float32))
+        env.reset()
         with self.assertRaisesRegex(InputError, "no actions"):
             env.step_wait()
         env.close()
