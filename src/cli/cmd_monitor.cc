@@ -111,8 +111,7 @@ void print_summary(const Summary& summary) {
 }
 
 // Prints readings until the time is over or the user stops it.
-int record(const Program& program, const MonitorFlags& flags, Source& source) {
-  const double interval = seconds_flag("--interval", flags.interval, 0.1, 3600);
+int record(const Program& program, const MonitorFlags& flags, Source& source, double interval) {
   const double most = 366 * 24 * 3600.0;
   const double duration = flags.duration.empty() ? most : seconds_flag("--duration", flags.duration, interval, most);
   const auto interval_ns = static_cast<int64_t>(interval * 1e9);
@@ -166,14 +165,14 @@ int run_monitor(const Program& program, const MonitorFlags& flags) {
   if (flags.once && !(flags.csv.empty() && flags.duration.empty() && !flags.serves)) {
     fail("--once is one reading: it excludes --csv, --duration and --serve");
   }
-  seconds_flag("--interval", flags.interval, 0.1, 3600);
+  const double interval = seconds_flag("--interval", flags.interval, 0.1, 3600);
   constexpr int64_t kLargestRecording = 64 << 20;
   const std::unique_ptr<Source> source =
       flags.from.empty() ? system_source() : recorded_source(read_file(flags.from, kLargestRecording), flags.from);
   if (flags.once) return once(program, flags, *source);
   if (program.json || flags.serves || !flags.csv.empty() || !flags.duration.empty())
-    return record(program, flags, *source);
-  show_view(*source, seconds_flag("--interval", flags.interval, 0.1, 3600));
+    return record(program, flags, *source, interval);
+  show_view(*source, interval);
   return kDone;
 }
 

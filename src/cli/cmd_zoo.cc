@@ -56,19 +56,16 @@ std::vector<std::string> known_names() {
 std::vector<std::string> wanted_names(const ZooFlags& flags) {
   std::vector<std::string> names;
   for (const std::string& name : flags.names) {
-    if (!find_zoo_entry(name)) {
+    const ZooEntry* entry = find_zoo_entry(name);
+    if (!entry) {
       fail("no model is named \"{}\"{}; zoo list prints them", name, did_you_mean(name, known_names()));
     }
+    if (flags.all && !entry->big) fail("{}: --all builds it, too: name models, or give --all", name);
     names.push_back(name);
   }
   for (const ZooEntry& entry : zoo()) {
     const bool named = std::find(names.begin(), names.end(), entry.name) != names.end();
     if (flags.all && !entry.big && !named) names.emplace_back(entry.name);
-  }
-  if (flags.all && !flags.names.empty()) {
-    for (const std::string& name : flags.names) {
-      if (!find_zoo_entry(name)->big) fail("{}: --all builds it, too: name models, or give --all", name);
-    }
   }
   if (names.empty()) fail("name the models to build, or give --all");
   return names;

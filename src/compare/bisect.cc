@@ -108,7 +108,7 @@ class Search {
       if (differences_.empty()) fail("no output is in both, in the same shape");
       bad = first_beyond(out.max_relative_l2);
       double greatest = 0;
-      for (const auto& [v, difference] : differences_) greatest = std::max(greatest, difference.relative_l2);
+      for (const auto& [v, found] : differences_) greatest = std::max(greatest, found.difference.relative_l2);
       if (!bad && !options_.max_relative_l2 && greatest > 0) {
         out.max_relative_l2 = greatest / 4;
         bad = first_beyond(out.max_relative_l2);
@@ -124,8 +124,10 @@ class Search {
       if (const auto earlier = first_beyond(out.max_relative_l2)) bad = earlier;
       else from = middle + 1;
     }
-    out.fault =
-        Fault{.value = order_.name(*bad), .nodes = order_.nodes(*bad), .difference = worst_, .shapes = worst_shapes_};
+    out.fault = Fault{.value = order_.name(*bad),
+                      .nodes = order_.nodes(*bad),
+                      .difference = worst_.difference,
+                      .shapes = worst_.shapes};
     if (*bad > 0) out.fault->before = order_.name(*bad - 1);
     return true;
   }
@@ -145,7 +147,6 @@ class Search {
     for (const size_t v : values) keep.insert(order_.name(v));
     const Values theirs = expected_.run(keep, sample), ours = got_.run(keep, sample);
     differences_.clear();
-    shapes_.clear();
     const size_t before = missing.size();
     for (const size_t v : values) {
       const auto a = ours.find(order_.name(v)), b = theirs.find(order_.name(v));
@@ -154,10 +155,9 @@ class Search {
         continue;
       }
       if (a->second.shape() == b->second.shape()) {
-        differences_[v] = difference_of(a->second.view(), b->second.view());
+        differences_[v] = {difference_of(a->second.view(), b->second.view()), {}};
       } else if (!order_.is_output(v)) {
-        differences_[v] = of_other_shape(a->second);
-        shapes_.insert_or_assign(v, std::pair(a->second.shape(), b->second.shape()));
+        differences_[v] = {of_other_shape(a->second), std::pair(a->second.shape(), b->second.shape())};
       }
     }
     return missing.size() == before;
@@ -171,11 +171,9 @@ class Search {
 
   // The first value of the last run that is beyond the limit.
   std::optional<size_t> first_beyond(double limit) {
-    for (const auto& [v, difference] : differences_) {
-      if (difference.relative_l2 <= limit || difference.max_abs <= options_.rounding) continue;
-      worst_ = difference;
-      const auto other = shapes_.find(v);
-      worst_shapes_ = other == shapes_.end() ? std::nullopt : std::optional(other->second);
+    for (const auto& [v, found] : differences_) {
+      if (found.difference.relative_l2 <= limit || found.difference.max_abs <= options_.rounding) continue;
+      worst_ = found;
       return v;
     }
     return {};
@@ -184,10 +182,12 @@ class Search {
   const Side &got_, &expected_;
   const BisectOptions& options_;
   Order order_;
-  std::map<size_t, Difference> differences_;          // of the last run, by value
-  std::map<size_t, std::pair<Shape, Shape>> shapes_;  // of those whose shapes differ
-  std::optional<std::pair<Shape, Shape>> worst_shapes_ = {};
-  Difference worst_;  // of the value that first_beyond() returned last
+  struct Compared {
+    Difference difference;
+    std::optional<std::pair<Shape, Shape>> shapes = {};  // where they differ
+  };
+  std::map<size_t, Compared> differences_;  // of the last run, by value
+  Compared worst_;                          // of the value that first_beyond() returned last
 };
 
 }  // namespace

@@ -45,7 +45,6 @@ struct CameraStream::Impl {
         canvas_height(even(1.0 * reader.height() * canvas_width / reader.width())),
         start_ns(start),
         queue(o.depth) {
-    counts.indexed = std::ssize(index);
     thread = std::thread([this] {
       try {
         work();

@@ -39,9 +39,8 @@ struct StreamOptions {
 // Counts for the summary.
 struct StreamCounts {
   int64_t frames = 0, unknown_to_index = 0, undecodable = 0;
-  int64_t indexed = 0;  // frames in the log's index
-  bool ended = false;   // the whole video was read
-  double busy_ms = 0;   // of decoding and preparing
+  bool ended = false;  // the whole video was read
+  double busy_ms = 0;  // of decoding and preparing
   std::string damage = {};
 };
 

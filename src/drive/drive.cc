@@ -216,11 +216,12 @@ class RouteDrive {
       if (has_models(one.options.models)) files["rlog.zst"] = -1;
       if (one.options.overlay) files["overlay.mp4"] = -1;
     }
+    const std::map<std::string, int64_t> there = files_in(folder);
     for (const auto& [name, bytes] : files) {
-      std::error_code error;
-      const auto size = static_cast<int64_t>(fs::file_size(folder / name, error));
-      if (error) return name + " is not there";
-      if (bytes >= 0 && size != bytes) return fmt::format("{} has {} bytes, {} were written", name, size, bytes);
+      const auto found = there.find(name);
+      if (found == there.end()) return name + " is not there";
+      if (bytes >= 0 && found->second != bytes)
+        return fmt::format("{} has {} bytes, {} were written", name, found->second, bytes);
     }
     return {};
   }

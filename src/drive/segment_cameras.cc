@@ -95,7 +95,6 @@ const std::vector<IndexedFrame>& SegmentCameras::moments(std::string_view camera
   if (!own.empty() || index().empty()) return own;
   say("no encode index of the {} camera in the log: its frames are taken for the road camera's of the same number",
       camera);
-  without_index_.emplace(camera);
   return index();
 }
 
@@ -158,32 +157,35 @@ void SegmentCameras::finish(SegmentResult& result) {
     say("{} frames without a wide camera frame of the same moment; for {} of them the road camera replaced it",
         wide_missing_, wide_replaced_);
   }
-  add_camera("road", road_file_, *road_, result.stages.decode_road_ms, result);
-  if (wide_) add_camera("wide", job_.segment->wide_video, *wide_, result.stages.decode_wide_ms, result);
+  const Segment& segment = *job_.segment;
+  const Timeline& log = *job_.timeline;
+  add_camera({"road", road_file_, index(), *road_, false}, result.stages.decode_road_ms, result);
+  if (wide_) {
+    add_camera({"wide", segment.wide_video, log.wide, *wide_, wide_next_.has_value()}, result.stages.decode_wide_ms,
+               result);
+  }
   double driver_ms = 0;
-  if (driver_) add_camera("driver", job_.segment->driver_video, *driver_, driver_ms, result);
+  if (driver_)
+    add_camera({"driver", segment.driver_video, log.driver, *driver_, driver_next_.has_value()}, driver_ms, result);
   if (index().empty()) say("no encode index in the log: frames are numbered from 0, 50 ms apart");
   result.notes.insert(result.notes.end(), notes_.begin(), notes_.end());
 }
 
-void SegmentCameras::add_camera(const std::string& name, const fs::path& file, CameraStream& stream, double& ms,
-                                SegmentResult& result) {
-  const StreamCounts counts = stream.counts();
-  const int64_t indexed = without_index_.contains(name) ? 0 : counts.indexed;
-  result.cameras.push_back({name, file.filename().string(), stream.width(), stream.height(), indexed, counts.frames,
+void SegmentCameras::add_camera(const Driven& camera, double& ms, SegmentResult& result) {
+  const StreamCounts counts = camera.stream.counts();
+  const std::string file = camera.file.filename().string();
+  const int64_t indexed = std::ssize(camera.own);
+  result.cameras.push_back({camera.name, file, camera.stream.width(), camera.stream.height(), indexed, counts.frames,
                             counts.undecodable, counts.unknown_to_index});
   ms = counts.frames ? counts.busy_ms / static_cast<double>(counts.frames) : 0;
   if (!counts.damage.empty()) say("{}", counts.damage);
-  if (counts.undecodable > 0) say("{}: {} frames could not be decoded", file.filename().string(), counts.undecodable);
+  if (counts.undecodable > 0) say("{}: {} frames could not be decoded", file, counts.undecodable);
   if (counts.unknown_to_index > 0) {
-    say("{}: {} frames that the log's index does not know were left out", file.filename().string(),
-        counts.unknown_to_index);
+    say("{}: {} frames that the log's index does not know were left out", file, counts.unknown_to_index);
   }
-  // Of the wide and the driver camera the thread may have read to the end, and frames are left that nobody asked for.
-  const bool left = (wide_ && &stream == &*wide_ && wide_next_) || (driver_ && &stream == &*driver_ && driver_next_);
   const int64_t short_of = indexed - counts.frames - job_.first;
-  if (result.complete && counts.ended && !left && options().limit == 0 && indexed > 0 && short_of > 0) {
-    say("{}: {} frames fewer than the log's index names", file.filename().string(), short_of);
+  if (result.complete && counts.ended && !camera.left && options().limit == 0 && indexed > 0 && short_of > 0) {
+    say("{}: {} frames fewer than the log's index names", file, short_of);
   }
 }
 

@@ -4,9 +4,7 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,12 +61,17 @@ class SegmentCameras {
   void open_road(StreamOptions stream);
   void open_wide(StreamOptions stream);
   void open_driver(StreamOptions stream);
-  void add_camera(const std::string& name, const std::filesystem::path& file, CameraStream& stream, double& ms,
-                  SegmentResult& result);
+  struct Driven {
+    const char* name;
+    const std::filesystem::path& file;
+    const std::vector<IndexedFrame>& own;  // the camera's encode index
+    CameraStream& stream;
+    bool left;  // frames that nobody asked for
+  };
+  void add_camera(const Driven& camera, double& ms, SegmentResult& result);
 
   const SegmentJob& job_;
   std::vector<std::string> notes_;
-  std::set<std::string, std::less<>> without_index_;  // cameras whose frames have the road's
   bool from_qcamera_ = false;
   std::filesystem::path road_file_;
   DeviceCameras cameras_;

@@ -99,7 +99,7 @@ constexpr uint32_t kShort = kBytes | kWords;
 constexpr uint32_t kLong = bit(DType::i32) | bit(DType::i64) | bit(DType::u32) | bit(DType::u64);
 constexpr uint32_t kIntegers = kShort | kLong;
 constexpr uint32_t kSigned = bit(DType::i8) | bit(DType::i16) | bit(DType::i32) | bit(DType::i64);
-constexpr uint32_t kLaterFloats = bit(DType::f16) | bit(DType::f32) | bit(DType::f64);
+constexpr uint32_t kPlainFloats = bit(DType::f16) | bit(DType::f32) | bit(DType::f64);
 constexpr uint32_t kBool = bit(DType::boolean), kBfloat = bit(DType::bf16), kHalves = bit(DType::f16) | kBfloat;
 constexpr uint32_t kEights =
     bit(DType::f8e4m3fn) | bit(DType::f8e4m3fnuz) | bit(DType::f8e5m2) | bit(DType::f8e5m2fnuz);
@@ -116,7 +116,7 @@ constexpr LaterTypes kLaterTypes[] = {
     {9, 0, kIntegers | kBool, "Flatten"},
     {9, 0, kIntegers, "Greater Less"},
     {9, 0, kLong, "Gemm MatMul PRelu"},
-    {11, 0, kShort | kLaterFloats | bit(DType::u32) | bit(DType::u64), "Equal"},
+    {11, 0, kShort | kPlainFloats | bit(DType::u32) | bit(DType::u64), "Equal"},
     {11, 0, kIntegers, "Pad TopK"},
     {12, 0, kIntegers, "Clip Max Min"},
     {12, 0, bit(DType::i32) | bit(DType::i64), "Pow"},
@@ -142,9 +142,8 @@ constexpr LaterTypes kLaterTypes[] = {
     {21, 2, kWords, "QuantizeLinear"},
     {22, 0, kBfloat,
      "Acos Acosh Asin Asinh Atan Atanh AveragePool Bernoulli Conv ConvTranspose Cos Cosh DeformConv Det Elu EyeLike "
-     "GRU "
-     "GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization LSTM "
-     "LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish Multinomial NegativeLogLikelihoodLoss RNN "
+     "GRU GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization "
+     "LSTM LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish Multinomial NegativeLogLikelihoodLoss RNN "
      "RandomNormalLike RandomUniformLike RoiAlign Round Selu Sin Sinh Softplus Softsign Tan ThresholdedRelu"},
     {22, 0, kEights, "Dropout"},
     {22, 1, kBfloat, "Dropout"},

@@ -8,35 +8,14 @@ need("stable_baselines3")
 if not (BUILD / "libsparkpilot_sim.so").exists():
     skip("libsparkpilot_sim was not built")
 
-import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode
+from one_world import OPTIONS, OneWorld
 from sparkpilot import InputError
-from sparkpilot.gym import SimVectorEnv
 from sparkpilot.sb3 import SimVecEnv
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize
-
-OPTIONS = {"scenarios": "curves,stop_and_go", "most_seconds": 1.5, "lane": 0.5}
-
-
-class OneWorld(gymnasium.Env):
-    render_mode = None
-
-    def __init__(self):
-        self.env = SimVectorEnv(1, AutoresetMode.DISABLED, **OPTIONS)
-        self.observation_space = self.env.single_observation_space
-        self.action_space = self.env.single_action_space
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self.env.reset(seed=seed)[0][0], {}
-
-    def step(self, action):
-        observations, rewards, terminated, truncated, _ = self.env.step(action[None])
-        return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
 
 
 class StableBaselines(unittest.TestCase):
