@@ -8,11 +8,11 @@ CONFIGURE := cmake --log-level=WARNING >/dev/null
 PACKAGED := sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build test drive tiny-model wheel package package-arm64 test-package test-release lint bench gpu-check gpu-budget \
+.PHONY: help deps build test drive tiny-model wheel package package-arm64 test-package test-python test-reproducible test-release lint bench gpu-check gpu-budget \
   fuzz sanitize arm64 peers clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the build needs (apt; asks for nothing when all is there)
 	@scripts/install_deps.sh build
@@ -76,6 +76,10 @@ peers: ## the engines that we are compared with (.venv, from the network, 4.5 GB
 	@scripts/install_deps.sh peers
 	@scripts/make_peers.sh
 
+test-python: build ## the Python package's tests with NumPy 2, PyTorch, Gymnasium, Stable-Baselines3 (.venv, from the network, 4.5 GB)
+	@scripts/install_deps.sh peers
+	@scripts/test_python.sh
+
 package: deps ## out/sparkpilot_*.deb: program, libraries, headers, manual pages (docs/install.md)
 	@scripts/install_deps.sh build package
 	@$(CONFIGURE) --preset release
@@ -89,6 +93,9 @@ package-arm64: ## the same for 64-bit Arm, of what `make arm64` built, and teste
 test-package: ## install that package in a fresh root, use it without a network, remove it (as root; needs network)
 	@scripts/install_deps.sh package
 	@scripts/test_package.sh
+
+test-reproducible: ## build and pack the last commit twice, in two folders: the same bytes
+	@JOBS=$(JOBS) scripts/test_reproducible.sh $(CLONE)
 
 test-release: ## build and run the unit tests in a root of another release, SUITE=trixie (as root; needs network)
 	@scripts/install_deps.sh package

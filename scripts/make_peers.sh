@@ -2,7 +2,9 @@
 # Makes .venv with the engines that bench/ and `--peer` compare with, from Python's package index. Does nothing for those
 # that are there.
 #
-#   scripts/make_peers.sh [onnxruntime|pytorch|tinygrad]...        without names: all of them
+#   scripts/make_peers.sh [onnxruntime|pytorch|tinygrad|learning]...        without names: the first three
+#
+# `learning` is Gymnasium and Stable-Baselines3, with PyTorch, for the tests of the Python package.
 #
 # .venv then takes 0.3 GB for ONNX Runtime with what bench/ needs, 40 MB for tinygrad, and 4.1 GB for PyTorch: its package
 # for x86-64 does not start without CUDA's libraries, even on a machine without a GPU. What it needs only to compile
@@ -46,13 +48,20 @@ pytorch() {
   install --no-deps "${torch[@]}"
 }
 
+learning() {
+  pytorch
+  there gymnasium==1.4.0 stable-baselines3==2.9.2 && return
+  install gymnasium==1.4.0
+  install --no-deps stable-baselines3==2.9.2 # of what it needs, the rest is there
+}
+
 [ -x .venv/bin/python ] || python3 -m venv .venv
 [ $# -gt 0 ] || set -- onnxruntime tinygrad pytorch
 for peer in "$@"; do
   case "$peer" in
-    onnxruntime | tinygrad | pytorch) "$peer" ;;
+    onnxruntime | tinygrad | pytorch | learning) "$peer" ;;
     *)
-      echo "make_peers: no peer named '$peer' (onnxruntime, pytorch, tinygrad)" >&2
+      echo "make_peers: no peer named '$peer' (onnxruntime, pytorch, tinygrad, learning)" >&2
       exit 2
       ;;
   esac

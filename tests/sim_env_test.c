@@ -48,6 +48,7 @@ static void expect_error(const sparkpilot_sim_options* options, const char* part
     printf("expected an error with \"%s\", got: %s\n", part, sparkpilot_sim_error());
     ++failures;
   }
+  CHECK(sparkpilot_sim_error_kind() == 2);
   sparkpilot_sim_free(env);
 }
 
@@ -231,7 +232,8 @@ static int same_on(const char* device, int count) {
     }
     if (env == NULL) {
       puts(sparkpilot_sim_error());
-      return strstr(sparkpilot_sim_error(), "holds no GPU code") != NULL ? 77 : EXIT_FAILURE;
+      CHECK(sparkpilot_sim_error_kind() == 3);
+      return failures == 0 && strstr(sparkpilot_sim_error(), "holds no GPU code") != NULL ? 77 : EXIT_FAILURE;
     }
     CHECK(sparkpilot_sim_reset(env, NULL, NULL, &buffers) == 0);
     for (int step = 0; step < STEPS; ++step) {
@@ -258,7 +260,7 @@ int main(int argc, char** argv) {
   if (argc > 1) return same_on(argv[1], count);
   CHECK(columns(sparkpilot_sim_term) == SPARKPILOT_SIM_REWARDS);
   CHECK(sparkpilot_sim_version() == SPARKPILOT_SIM_VERSION);
-  CHECK(strcmp(sparkpilot_sim_error(), "") == 0);
+  CHECK(strcmp(sparkpilot_sim_error(), "") == 0 && sparkpilot_sim_error_kind() == 0);
   bad_arguments();
   rewards_and_seeds(count);
   modes(count);

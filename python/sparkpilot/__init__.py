@@ -30,6 +30,7 @@ from sparkpilot.model import Model, TensorInfo, load, parse
 from sparkpilot.session import Session
 
 if TYPE_CHECKING:
+    from sparkpilot import commands, frames, gym, logs, sb3, worlds
     from sparkpilot.commands import (CheckFailed, adapter_create, adapter_info, adapter_merge, bench, build_dataset, compare,
                                      drive, run, sim_compare, sim_run, train)
     from sparkpilot.frames import Frame, FrameReader
@@ -39,9 +40,12 @@ if TYPE_CHECKING:
 _LATER = {"Frame": "frames", "FrameReader": "frames", "LogReader": "logs", "CheckFailed": "commands"}
 _LATER.update(dict.fromkeys(("adapter_create", "adapter_info", "adapter_merge", "bench", "build_dataset", "compare", "drive",
                              "run", "sim_compare", "sim_run", "train"), "commands"))
+_MODULES = ("commands", "frames", "gym", "logs", "sb3", "worlds")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"sparkpilot.{name}")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"sparkpilot.{_LATER[name]}"), name)
@@ -49,7 +53,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_MODULES})
 
 
 __all__ = ["Builder", "CheckFailed", "DeviceError", "Error", "Frame", "FrameReader", "InputError", "InternalError", "LogReader",

@@ -28,10 +28,18 @@ def parse(data: bytes, name: str = ...) -> Model: ...
 class Session:
     _inputs: List[Tuple[str, Any, tuple]]
     _outputs: List[Tuple[str, Any, tuple]]
-    device: str
-    threads: int
-    arena_bytes: int
-    nodes_on_cpu: List[str]
+    @property
+    def device(self) -> str:
+        """Where it runs: "cpu" or "cuda:N"; device="auto" may choose the CPU until the first result."""
+    @property
+    def threads(self) -> int:
+        """How many threads of the CPU a run takes, with the shapes in use."""
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the memory of activations, outputs and scratch, with the shapes in use."""
+    @property
+    def nodes_on_cpu(self) -> List[str]:
+        """On a GPU: the nodes that run on the CPU, each as "op (why)"; empty if there are none."""
     def __init__(self, model: Model, options: Dict[str, Any]) -> None: ...
     def _input(self, name: str) -> np.ndarray: ...
     def _output(self, name: str) -> np.ndarray: ...

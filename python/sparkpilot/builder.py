@@ -116,6 +116,7 @@ class Builder:
         return values[0] if outputs == 1 else values
 
     def output(self, value: Value, name: str) -> None:
+        """Makes the value an output of the model, of that name."""
         self._core._output(self._id(value, f"output {name!r}"), name)
 
     def model(self, name: str = "", metadata: Optional[Dict[str, str]] = None) -> Model:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import List, Optional, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from sparkpilot import _core
 
@@ -121,7 +121,10 @@ def get_recommended_precision(gpu: Optional[Gpu] = None) -> str:
     return (gpu or _here()).recommended_precision
 
 
-def __getattr__(name: str) -> Hardware:
-    if name == "HARDWARE":
-        return _here()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    HARDWARE: Hardware
+else:
+    def __getattr__(name: str) -> Hardware:
+        if name == "HARDWARE":
+            return _here()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -56,6 +56,7 @@ class Model:
 
     @property
     def name(self) -> str:
+        """The graph's name."""
         return self._core.name
 
     @property
@@ -70,6 +71,7 @@ class Model:
 
     @property
     def node_count(self) -> int:
+        """How many nodes the file has, before any optimisation."""
         return self._core.node_count
 
     def save(self, path: Union[str, os.PathLike], *, opset: int = 0, external_data: bool = False) -> int:

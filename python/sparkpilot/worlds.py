@@ -10,11 +10,13 @@ docs/sim_env.md says what observations, actions and rewards are; sparkpilot.gym 
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
 import itertools
+import operator
 import pathlib
 import threading
-from typing import Any, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -123,16 +125,26 @@ class Worlds:
         self.term_columns = _columns(self._library.sparkpilot_sim_term)
         options = _Options()
         self._library.sparkpilot_sim_default_options(c.byref(options))
-        given = {"worlds": worlds, "threads": threads, "seed": seed, "scenarios": scenarios, "vehicle": vehicle,
-                 "plant": plant, "planner": planner, "device": device,
-                 "steering": _choice("steering", steering, ("torque", "angle")),
-                 "longitudinal": int(longitudinal), "autoreset": _choice("autoreset", autoreset, AUTORESET),
-                 "steps_per_action": steps_per_action, "most_seconds": most_seconds, "lane": lane}
-        for name, value in given.items():
-            try:
-                setattr(options, name, value.encode() if isinstance(value, str) else value)
-            except (TypeError, ValueError):
-                raise TypeError(f"{name}: got {value!r}") from None
+        worlds = _integer("worlds", worlds, 1, 2**62)
+        integers = {"worlds": worlds, "threads": _integer("threads", threads, 0, 2**31 - 1),
+                    "seed": _integer("seed", seed, 0, 2**64 - 1),
+                    "steering": _choice("steering", steering, ("torque", "angle")),
+                    "longitudinal": _integer("longitudinal", bool(longitudinal) if isinstance(longitudinal, np.bool_)
+                                             else longitudinal, 0, 1),
+                    "autoreset": _choice("autoreset", autoreset, AUTORESET),
+                    "steps_per_action": _integer("steps_per_action", steps_per_action, 1, 2**31 - 1)}
+        texts = {"scenarios": scenarios, "vehicle": vehicle, "plant": plant, "planner": planner, "device": device}
+        for name, value in texts.items():
+            if not isinstance(value, str):
+                raise TypeError(f"{name}: expected a text, got {value!r}")
+            if "\0" in value:
+                raise _core.InputError(f"{name}: {value!r} holds a zero byte")
+        try:
+            numbers = {"most_seconds": float(most_seconds), "lane": float(lane)}
+        except (TypeError, ValueError):
+            raise TypeError(f"most_seconds, lane: expected numbers, got {most_seconds!r}, {lane!r}") from None
+        for name, value in {**integers, **numbers, **{name: text.encode() for name, text in texts.items()}}.items():
+            setattr(options, name, value)
         names = [column.name for column in self.term_columns]
         for name, weight in (weights or {}).items():
             if name not in names:
@@ -140,7 +152,7 @@ class Worlds:
             options.weights[names.index(name)] = weight
         self._handle = self._library.sparkpilot_sim_make(c.byref(options))
         if not self._handle:
-            raise _core.InputError(self._library.sparkpilot_sim_error().decode())
+            raise self._error()
         self.action_columns = _columns(lambda i: self._library.sparkpilot_sim_action(self._handle, i))
         self.worlds = worlds
         self._arrays = self._new_arrays() if reuse else None
@@ -177,20 +189,26 @@ class Worlds:
 
     def scenario(self, world: int) -> str:
         """The name of the scenario that the world's episode is one of."""
-        name = self._library.sparkpilot_sim_scenario(self._open_handle(), world)
-        if name is None:
-            raise _core.InputError(self._library.sparkpilot_sim_error().decode())
-        return name.decode()
+        world = _integer("world", world, 0, self.worlds - 1)
+        with self._in_use():
+            name = self._library.sparkpilot_sim_scenario(self._open_handle(), world)
+            if name is None:
+                raise self._error()
+            return name.decode()
 
     def close(self) -> None:
-        """Frees the worlds; nothing can be done with them afterwards."""
+        """Frees the worlds; nothing can be done with them afterwards. Raises InputError while another thread's call runs."""
+        with self._in_use():
+            self._free()
+
+    def __del__(self) -> None:  # then no call runs
+        if getattr(self, "_handle", None):
+            self._free()
+
+    def _free(self) -> None:
         handle, self._handle = self._handle, None
         if handle:
             self._library.sparkpilot_sim_free(handle)
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self.close()
 
     def _new_arrays(self) -> Step:
         count, columns = self.worlds, len(self.observation_columns)
@@ -212,16 +230,36 @@ class Worlds:
             raise _core.InputError("the worlds are closed")
         return self._handle
 
-    def _call(self, function: Any, given: list, out: Step) -> None:
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
         if not self._lock.acquire(blocking=False):
             raise _core.InputError("the worlds are in use by another call: each thread needs its own")
         try:
-            buffers = (c.c_void_p * len(out))(*(array.ctypes.data for array in out))
-            given = [None if array is None else array.ctypes.data for array in given]
-            if function(self._open_handle(), *given, buffers):
-                raise _core.InputError(self._library.sparkpilot_sim_error().decode())
+            yield
         finally:
             self._lock.release()
+
+    def _error(self) -> _core.Error:
+        """What the last call of this thread could not do."""
+        kind = {1: _core.InternalError, 3: _core.DeviceError}.get(self._library.sparkpilot_sim_error_kind(), _core.InputError)
+        return kind(self._library.sparkpilot_sim_error().decode())
+
+    def _call(self, function: Any, given: list, out: Step) -> None:
+        buffers = (c.c_void_p * len(out))(*(array.ctypes.data for array in out))
+        given = [None if array is None else array.ctypes.data for array in given]
+        with self._in_use():
+            if function(self._open_handle(), *given, buffers):
+                raise self._error()
+
+
+def _integer(name: str, given: Any, low: int, high: int) -> int:
+    try:
+        number = operator.index(given)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {given!r}") from None
+    if not low <= number <= high:
+        raise _core.InputError(f"{name}: expected {low} to {high}, got {number}")
+    return number
 
 
 def _choice(name: str, given: str, choices: Sequence[str]) -> int:

@@ -5,13 +5,13 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "capi/fault.h"
 #include "passes/precision.h"
 #include "sparkpilot/onnx.h"
 #include "sparkpilot/session.h"
@@ -45,15 +45,9 @@ int32_t guarded(const Work& work) {
   try {
     work();
     return SPARKPILOT_DONE;
-  } catch (const Error& error) {
-    return failed(error.kind() == ErrorKind::user     ? SPARKPILOT_BAD_INPUT
-                  : error.kind() == ErrorKind::device ? SPARKPILOT_DEVICE
-                                                      : SPARKPILOT_INTERNAL,
-                  error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(SPARKPILOT_BAD_INPUT, "out of memory");
   } catch (const std::exception& error) {
-    return failed(SPARKPILOT_INTERNAL, error.what());
+    const capi::Fault fault = capi::fault_of(error);
+    return failed(fault.kind, fault.text);
   }
 }
 

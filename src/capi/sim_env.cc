@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "capi/fault.h"
 #include "sim/learning_env.h"
 #include "sim/world_stepper_gpu.h"
 #include "tensor/gpu.h"
@@ -26,6 +27,7 @@ using Numbers = std::vector<sparkpilot_sim_number>;
 
 // Kept by hand: a thread's text has to outlive its last call.
 thread_local std::string last_error;
+thread_local int32_t last_kind = 0;
 
 // Runs `work`, or keeps what was wrong and returns `failed`.
 template <class Result, class Work>
@@ -33,8 +35,10 @@ Result guarded(Result failed, const Work& work) {
   try {
     return work();
   } catch (const std::exception& error) {
+    const capi::Fault fault = capi::fault_of(error);
+    last_kind = fault.kind;
     try {
-      last_error = error.what();
+      last_error = fault.text;
     } catch (const std::exception&) {
       last_error.clear();
     }
@@ -125,6 +129,7 @@ extern "C" {
 
 int32_t sparkpilot_sim_version(void) { return SPARKPILOT_SIM_VERSION; }
 const char* sparkpilot_sim_error(void) { return last_error.c_str(); }
+int32_t sparkpilot_sim_error_kind(void) { return last_kind; }
 
 void sparkpilot_sim_default_options(sparkpilot_sim_options* options) {
   if (!options) return;

@@ -258,11 +258,19 @@ py::object List::array() const {
 }
 
 void bind_values(py::module_& module) {
-  py::class_<Struct>(module, "Struct")
+  py::class_<Struct>(module, "Struct",
+                     "A struct of an event: its fields are attributes.\n\n"
+                     "Raises AttributeError for a field that does not exist, has no schema in sparkpilot, or is a member "
+                     "of a union of which\nanother is set; InputError where the bytes are damaged.")
       .def("__getattr__", &Struct::get)
-      .def("which", &Struct::which)
-      .def("to_dict", &Struct::to_dict, py::arg("verbose") = false)
-      .def("to_bytes", &Struct::to_bytes)
+      .def("which", &Struct::which,
+           "The member of the union that is set; of an event its kind, \"unknown(151)\" for one that sparkpilot's schema "
+           "does not\nhave, with openpilot's ordinal.")
+      .def("to_dict", &Struct::to_dict, py::arg("verbose") = false,
+           "The struct as dicts, lists, numbers, str and bytes. Fields without a schema are left out; unless verbose, so "
+           "are\nlists, texts and structs that were never written.")
+      .def("to_bytes", &Struct::to_bytes,
+           "Of an event: its message as in an uncompressed log; those of several, one after the other, are a log.")
       .def("__dir__",
            [](const Struct& self) {
              py::list names = self.names();
@@ -271,7 +279,7 @@ void bind_values(py::module_& module) {
            })
       .def("__str__", [](const Struct& self) { return py::str(self.to_dict(false)); })
       .def("__repr__", [](const Struct& self) { return fmt::format("<sparkpilot.logs.Struct {}>", self.type()); });
-  py::class_<List>(module, "List")
+  py::class_<List>(module, "List", "A list of an event, a sequence; numpy.asarray() takes one of numbers at once.")
       .def("__len__", &List::size)
       .def("__getitem__", &List::at)
       .def("__getitem__",
@@ -282,7 +290,8 @@ void bind_values(py::module_& module) {
              for (size_t i = 0; i < count; ++i) out[i] = self.at(static_cast<py::ssize_t>(start + i * step));
              return out;
            })
-      .def("to_list", &List::to_list, py::arg("verbose") = false)
+      .def("to_list", &List::to_list, py::arg("verbose") = false,
+           "The list with its structs as Struct.to_dict() makes them.")
       .def(
           "__array__",
           [](const List& self, const py::object& dtype, const py::object&) {

@@ -106,8 +106,8 @@ py::array array_given(const py::object& value, std::string_view what, std::optio
     try {
       given = py::module_::import("numpy").attr("from_dlpack")(value);
     } catch (const py::error_already_set& error) {
-      fail("{}: expected a tensor in the processor's memory, {} cannot be read there: {}", what, type_name(value),
-           text_of(error.value()));
+      fail("{}: NumPy cannot take this {} by DLPack, which it can from the processor's memory: {}", what,
+           type_name(value), text_of(error.value()));
     }
   }
   const auto array = given.cast<py::array>();

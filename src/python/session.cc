@@ -131,12 +131,18 @@ void bind_session(py::module_& module) {
            "Copies of the values of the last run that `keep` names, in the file's order of axes, by name.")
       .def("profile", &Held::profile,
            "For each node: name, op, kernel, shape, calls, total_ns, flops and bytes of a call (with profile=True).")
-      .def_property_readonly("device", [](Held& h) { return h.with([](const Session& s) { return s.device(); }); })
-      .def_property_readonly("threads", [](Held& h) { return h.with([](const Session& s) { return s.threads(); }); })
-      .def_property_readonly("arena_bytes",
-                             [](Held& h) { return h.with([](const Session& s) { return s.arena_bytes(); }); })
-      .def_property_readonly("nodes_on_cpu",
-                             [](Held& h) { return h.with([](const Session& s) { return s.nodes_on_cpu(); }); });
+      .def_property_readonly(
+          "device", [](Held& h) { return h.with([](const Session& s) { return s.device(); }); },
+          "Where it runs: \"cpu\" or \"cuda:N\"; device=\"auto\" may choose the CPU until the first result.")
+      .def_property_readonly(
+          "threads", [](Held& h) { return h.with([](const Session& s) { return s.threads(); }); },
+          "How many threads of the CPU a run takes, with the shapes in use.")
+      .def_property_readonly(
+          "arena_bytes", [](Held& h) { return h.with([](const Session& s) { return s.arena_bytes(); }); },
+          "Bytes of the memory of activations, outputs and scratch, with the shapes in use.")
+      .def_property_readonly(
+          "nodes_on_cpu", [](Held& h) { return h.with([](const Session& s) { return s.nodes_on_cpu(); }); },
+          "On a GPU: the nodes that run on the CPU, each as \"op (why)\"; empty if there are none.");
 }
 
 }  // namespace sparkpilot::python

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -172,6 +173,62 @@ class Types(unittest.TestCase):
         self.assertEqual((packed.inputs.bits("x").shape, packed.inputs.bits("x").dtype), ((4,), np.uint8))
 
 
+class Tensor:
+    """What another package's tensor shows: DLPack, and nothing of NumPy's."""
+
+    def __init__(self, array, device=(1, 0), fault=None):
+        self._array, self._device, self._fault = array, device, fault
+
+    def __dlpack__(self, **kwargs):
+        if self._fault:
+            raise self._fault
+        return self._array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self._device
+
+
+class TensorsOfOthers(unittest.TestCase):
+    def test_are_taken_by_dlpack(self):
+        session = Session(doubled(), threads=1)
+        given = np.arange(6, dtype=np.float32).reshape(2, 3)
+        np.testing.assert_array_equal(session(x=Tensor(given))["y"], 2 * given)
+        b = Builder()
+        b.output(b.input("x", "float32", (2, 3)) + b.constant(Tensor(given)), "y")
+        np.testing.assert_array_equal(Session(b.model(), threads=1)(x=given)["y"], 2 * given)
+
+    def test_elsewhere_or_broken_are_refused(self):
+        session, given = Session(doubled(), threads=1), np.ones((2, 3), np.float32)
+        lacks = "requires gradient,\nuse detach()"
+        for tensor in (Tensor(given, device=(2, 0), fault=BufferError("memory of a GPU")), Tensor(given, fault=BufferError(lacks)),
+                       Tensor(given, fault=RuntimeError("broken"))):
+            with self.assertRaisesRegex(InputError, '^input "x": NumPy cannot take this Tensor by DLPack, .*(GPU|grad|broken|device)') as seen:
+                session(x=tensor)
+            self.assertNotIn("\n", str(seen.exception))
+
+    def test_pytorchs(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("this Python has no torch")
+        session, given = Session(doubled(), threads=1), torch.arange(6, dtype=torch.float32).reshape(2, 3)
+        np.testing.assert_array_equal(session(x=given)["y"], 2 * given.numpy())
+        np.testing.assert_array_equal(session(x=given.T.contiguous().T)["y"], 2 * given.numpy())
+        for tensor in (torch.ones(2, 3, device="meta"), torch.ones(2, 3, requires_grad=True), torch.ones(2, 3, dtype=torch.bfloat16)):
+            with self.assertRaisesRegex(InputError, 'input "x": ') as seen:
+                session(x=tensor)
+            self.assertNotIn("\n", str(seen.exception))
+        taken = torch.from_dlpack(session.inputs["x"])
+        self.assertEqual(taken.data_ptr(), address(session.inputs["x"]))
+        # Both packages' threads in one process: results are right whichever ran last.
+        torch.set_num_threads(2)
+        ours, theirs = Session(doubled((512, 512)), threads=2), torch.randn(256, 256)
+        want = theirs @ theirs
+        for i in range(200):
+            self.assertTrue(torch.equal(theirs @ theirs, want))
+            self.assertTrue((ours(x=np.full((512, 512), i, np.float32))["y"] == 2 * i).all())
+
+
 class Refused(unittest.TestCase):
     def test_arrays(self):
         session = Session(doubled(), threads=1)
@@ -314,16 +371,16 @@ class Threads(unittest.TestCase):
         self.assertIn("the session is in use by another call", errors[0])
         session.run()
 
-    def test_other_threads_go_on_meanwhile(self):
-        session, span = heavy(), []
+    def goes_on_beside(self, call):
+        """Whether this thread runs while another is inside of `call`."""
+        span, seen = [], []
 
         def work():
             span.append(time.monotonic())
-            session.run()
+            call()
             span.append(time.monotonic())
 
         thread = threading.Thread(target=work)
-        seen = []
         thread.start()
         while thread.is_alive():
             seen.append(time.monotonic())
@@ -331,6 +388,26 @@ class Threads(unittest.TestCase):
         thread.join()
         inside = [t for t in seen if span[0] + 0.005 < t < span[1] - 0.005]
         self.assertGreater(len(inside), 2, f"{(span[1] - span[0]) * 1e3:.0f} ms")
+
+    def test_other_threads_go_on_meanwhile(self):
+        session = heavy()
+        with self.subTest("run"):
+            self.goes_on_beside(session.run)
+        with self.subTest("a call"):
+            given = np.ones((900, 900), np.float32)
+            self.goes_on_beside(lambda: session(x=given))
+        with self.subTest("loading and compiling"):
+            model = Builder()
+            x = model.input("x", "float32", (1, 64))
+            for _ in range(4000):
+                x = model.add("Relu", model.add("MatMul", x, np.eye(64, dtype=np.float32)))
+            model.output(x, "y")
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "deep.onnx")
+                model.model().save(path)
+                self.goes_on_beside(lambda: sparkpilot.load(path))
+                loaded = sparkpilot.load(path)
+            self.goes_on_beside(lambda: Session(loaded, threads=1, tune="off").compile())
 
     def test_each_thread_with_its_own(self):
         model, results = doubled((64, 64)), []

@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
 """Simulated worlds from Python: whose memory arrays are, episodes, what is refused."""
+import pathlib
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -85,8 +89,17 @@ class Simulated(unittest.TestCase):
                               ({"library": "/none.so"}, "cannot be used: /none.so")]:
             with self.assertRaisesRegex(InputError, said):
                 Worlds(**options)
-        with self.assertRaisesRegex(TypeError, "lane: got 'wide'|lane"):
-            Worlds(lane="wide")
+        for options, said in [({"lane": "wide"}, "lane: expected numbers"), ({"worlds": 2.0}, "worlds: expected an integer"),
+                              ({"scenarios": b"curves"}, "scenarios: expected a text"), ({"longitudinal": "no"}, "integer")]:
+            with self.assertRaisesRegex(TypeError, said):
+                Worlds(**options)
+        for options in ({"threads": 2**40}, {"threads": -1}, {"seed": -1}, {"seed": 2**64}, {"steps_per_action": 2**32 + 5},
+                        {"steps_per_action": 0}, {"worlds": -1}, {"longitudinal": 2}):
+            name, value = next(iter(options.items()))
+            with self.assertRaisesRegex(InputError, rf"^{name}: expected \d+ to \d+, got {value}$"):
+                Worlds(**options)
+        with self.assertRaisesRegex(InputError, "scenarios: 'curves.*' holds a zero byte"):
+            Worlds(scenarios="curves\0x")
         worlds = Worlds(3)
         with self.assertRaisesRegex(InputError, "reset.. comes first"):
             worlds.step(np.zeros((3, 1), np.float32))
@@ -99,12 +112,61 @@ class Simulated(unittest.TestCase):
             worlds.reset(mask=[True])
         with self.assertRaisesRegex(InputError, "seed: expected integers from 0 on"):
             worlds.reset(seed=[-1, 0, 1])
-        with self.assertRaisesRegex(InputError, "no world 3"):
-            worlds.scenario(3)
+        for world in (3, -1, 2**70):
+            with self.assertRaisesRegex(InputError, f"world: expected 0 to 2, got {world}"):
+                worlds.scenario(world)
+        with self.assertRaisesRegex(TypeError, "world: expected an integer"):
+            worlds.scenario("x")
         worlds.close()
         worlds.close()
         with self.assertRaisesRegex(InputError, "closed"):
             worlds.reset()
+
+    def test_closing_while_a_step_runs_is_refused(self):
+        # In a process of its own, which must not end by a signal.
+        code = """
+import threading, numpy as np
+from sparkpilot import InputError
+from sparkpilot.worlds import Worlds
+worlds = Worlds(4096, threads=1)
+worlds.reset(seed=1)
+actions = np.zeros((4096, 1), np.float32)
+said = []
+def work():
+    while not said:
+        try:
+            worlds.step(actions)
+        except InputError:
+            pass
+thread = threading.Thread(target=work)
+thread.start()
+while not said:
+    try:
+        worlds.close()
+        said.append("closed between two steps")
+    except InputError as error:
+        said.append(str(error))
+thread.join()
+worlds.close()
+worlds.close()
+print(said[0])
+"""
+        said = {subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+                for _ in range(3)}
+        self.assertLessEqual(said, {"closed between two steps",
+                                    "the worlds are in use by another call: each thread needs its own"})
+
+    def test_another_library(self):
+        for version, said in [(99, "expected version 2 of the library of simulated worlds, got 99"), (None, "cannot be used")]:
+            with tempfile.TemporaryDirectory() as folder:
+                source, made = pathlib.Path(folder, "other.c"), pathlib.Path(folder, "other.so")
+                source.write_text(f"int sparkpilot_sim_version(void) {{ return {version}; }}" if version else "int x;")
+                try:
+                    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, source], check=True)
+                except FileNotFoundError:
+                    self.skipTest("there is no C compiler")
+                with self.assertRaisesRegex(InputError, said):
+                    Worlds(library=made)
 
     def test_two_threads_at_once(self):
         worlds, done, errors = Worlds(4096, threads=1), threading.Event(), []
