@@ -19,7 +19,7 @@ namespace sparkpilot {
 namespace sim_algorithm_cli_test {
 
 const fs::path kTree = SPARKPILOT_SOURCE_DIR;
-constexpr const char* kCurves = " --quiet --scenarios curve_firm,curve_gentle --variants 4 --step-timeout 60 ";
+constexpr const char* kCurves = " --quiet --scenarios curve_firm,curve_gentle --variants 4 ";
 
 class SimAlgorithm : public ::testing::Test {
  protected:
@@ -49,8 +49,13 @@ class SimAlgorithm : public ::testing::Test {
                                 in_quotes(built->path() / to);
     ASSERT_EQ(std::system(command.c_str()), 0) << command;
   }
-  static std::string library(const std::string& name) { return "--algorithm " + in_quotes(built->path() / name); }
-  static std::string script(const fs::path& path) { return "--algorithm " + in_quotes(path); }
+  // Steps may take long where the machine is busy.
+  static std::string script(const fs::path& path, const std::string& timeout = "60") {
+    return "--algorithm " + in_quotes(path) + " --step-timeout " + timeout;
+  }
+  static std::string library(const std::string& name, const std::string& timeout = "60") {
+    return script(built->path() / name, timeout);
+  }
 
   std::string out(const std::string& name) const { return " --out " + in_quotes(folder / name); }
   sim::Results results(const std::string& name) const { return sim::read_results(folder / name); }
@@ -172,9 +177,58 @@ TEST_F(SimAlgorithm, AWorldThatHangsIsEnded) {
   const std::string what = "--quiet --scenarios curve_firm --variants 2 ";
   const sim::Results good = run("good", what + library("faulty.so"));
   const double beyond = limit(good, 1);
-  const sim::Results bad = run(
-      "bad", what + library("faulty.so") + " --set fault=4 --step-timeout 2 --set beyond=" + std::to_string(beyond));
+  const sim::Results bad =
+      run("bad", what + library("faulty.so", "2") + " --set fault=4 --set beyond=" + std::to_string(beyond));
   expect_guilty(bad, good, beyond, "faulty.so: no answer within 2 s");
+  EXPECT_GT(good.info.update_p50_us.value_or(0), 0);
+  EXPECT_FALSE(bad.info.update_p50_us) << "the time of an update is not measured behind a hang";
+}
+
+// Of what hangs only while its time is measured, in worlds that no scenario has.
+TEST_F(SimAlgorithm, MeasuringAnUpdateEndsWithTheStepTimeoutAndCtrlC) {
+  write_text(folder / "late.py",
+             "import time\n"
+             "def reset(*a): pass\n"
+             "def update(world, seen, out):\n"
+             "    out.lateral = 0\n"
+             "    if seen.roll == 0.009999999776482582 and seen.acceleration == 0: time.sleep(3600)\n");
+  const auto seconds_of = [](const auto& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const std::string scenario = "--quiet --scenarios highway_straight ";
+  EXPECT_LT(
+      seconds_of([&] { EXPECT_FALSE(run("late", scenario + script(folder / "late.py", "5")).info.update_p50_us); }),
+      25);
+  Background background({"sim", "run", "--scenarios", "highway_straight", "--algorithm", folder.file("late.py"),
+                         "--step-timeout", "3600", "--out", folder.file("stopped")});
+  ASSERT_TRUE(background.wait_for(folder / "stopped/results.csv.part"));
+  for (int i = 0;
+       i < 6000 && read_text(folder / "stopped/results.csv.part").find("highway_straight,") == std::string::npos; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  background.signal(SIGINT);
+  EXPECT_LT(seconds_of([&] { EXPECT_EQ(background.wait(), 0); }), 8);
+  EXPECT_EQ(results("stopped").rows.size(), 1U) << "all rows were there";
+}
+
+TEST_F(SimAlgorithm, WorldsInWhichItFailsAreNamedFirst) {
+  const std::string flags = "sim run --scenarios highway_straight,curve_firm --variants 20 --set fault=5 --set beyond=";
+  const json good = json::parse(run_program("sim run --json " + std::string(kCurves) + library("faulty.so")).out);
+  EXPECT_EQ(good["failed_in_algorithm"], 0);
+  const std::string beyond = flags + "32.2 " + library("faulty.so");
+  const json report = json::parse(run_program(beyond + " --json").out);
+  const int failed = report["failed_in_algorithm"];
+  ASSERT_GT(failed, 0);
+  ASSERT_LT(failed, 40);
+  EXPECT_NE(report["worst"][0]["reason"].get<std::string>().find("gave a lateral command of nan"), std::string::npos);
+  EXPECT_TRUE(report["worst"][0]["of_bound"].is_null());
+  const ProgramResult text = run_program(beyond + out("run"));
+  EXPECT_NE(text.out.find(", " + std::to_string(failed) + " failed in the algorithm\n"), std::string::npos) << text.out;
+  const ProgramResult shown =
+      run_program("sim show --json --run " + in_quotes(folder / "run") + " " + library("faulty.so"));
+  EXPECT_EQ(json::parse(shown.out)["variant"], report["worst"][0]["variant"]);
+  EXPECT_EQ(json::parse(shown.out)["metrics"]["tracking_rmse"], nullptr);
 }
 
 TEST_F(SimAlgorithm, WhatIsNoAlgorithmIsRefused) {
@@ -186,12 +240,14 @@ TEST_F(SimAlgorithm, WhatIsNoAlgorithmIsRefused) {
   write_text(folder / "text.so", "no library");
   expect_refused(script(folder / "text.so"), "cannot be loaded");
   expect_refused(library("lateral_pid.so") + " --set kp=1", "its own are kp_slow, kp_fast");
-  expect_refused(library("lateral_pid.so") + " --step-timeout 0", "--step-timeout");
+  expect_refused(library("lateral_pid.so", "0"), "--step-timeout");
+  expect_refused("--step-timeout 5", "--step-timeout has no effect with --algorithm lateral_torque");
+  expect_refused("--workers 2", "--workers has no effect with --algorithm lateral_torque");
   expect_refused("--algorithm lateral_pidd", "did you mean lateral_pid?");
 }
 
 TEST_F(SimAlgorithm, AScriptDrivesNearlyAsTheBuiltInOne) {
-  const std::string what = "--quiet --scenarios curve_firm,curve_gentle --variants 2 --step-timeout 60 ";
+  const std::string what = "--quiet --scenarios curve_firm,curve_gentle --variants 2 ";
   const fs::path plain = kTree / "tests/sim_algorithms/plain.py";
   const sim::Results ours = run("ours", what + "--algorithm lateral_pid");
   const sim::Results theirs = run("theirs", what + script(plain));

@@ -93,6 +93,13 @@ TEST(SimCompareCli, WritesJsonRowsAndAPage) {
   EXPECT_EQ(page.find("src=\"http"), std::string::npos);
 }
 
+TEST(SimCompareCli, SaysThatARunIsComparedWithItself) {
+  const TempFolder folder;
+  const std::string run = make_run(folder, "run", 1), same = "A and B are the same folder";
+  EXPECT_NE(run_program("sim compare " + run + " " + run + "/").out.find(same), std::string::npos);
+  EXPECT_EQ(run_program("sim compare " + run + " " + make_run(folder, "other", 1)).out.find(same), std::string::npos);
+}
+
 TEST(SimCompareCli, BadInputIsOneLineAndCodeTwo) {
   const TempFolder folder;
   const std::string old = make_run(folder, "old", 1), other = make_run(folder, "other", 1, -1, "civic", "exit");

@@ -85,6 +85,8 @@ TEST_F(SimTinyPhysicsCli, WritesCostsAndTrajectories) {
     EXPECT_EQ(rows.substr(0, rows.find('\n')), "row,target_m_s2,lataccel_m_s2,action,token");
     EXPECT_EQ(lines_of(rows), 501U) << name;
   }
+  expect_usage_error("sim tinyphysics " + kPlant + routes() + "--out '" + folder.file("out") + "'", "out: exists");
+  EXPECT_EQ(read_text(folder / "out/costs.csv"), costs);
   EXPECT_NE(read_text(folder / "out/trajectories/integers_2.csv"),
             read_text(folder / "out/trajectories/integers_2_2.csv"));
 }
@@ -96,6 +98,7 @@ TEST_F(SimTinyPhysicsCli, SaysWhatIsWrong) {
   std::filesystem::create_directory(folder / "empty");
   expect_usage_error(begin + "'" + folder.file("empty") + "'", "no file there ends in .csv");
   expect_usage_error(begin + routes() + "--set q=1", "no parameter \"q\"; it has p, i, d");
+  expect_usage_error(begin + routes() + "--set p=1 --set p=2", "--set p: given twice");
   expect_usage_error(begin + routes() + "--set p=x", "--set p: expected a number, got \"x\"");
   expect_usage_error(begin + routes() + "--controller pdi", "expected pid or zero, got \"pdi\"");
   expect_usage_error(begin + routes() + "--seed-path 'data/{file}'",

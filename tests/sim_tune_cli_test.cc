@@ -31,6 +31,7 @@ TEST(SimTuneCli, FindsParametersThatDriveBetter) {
   EXPECT_NE(text.out.find("sparkpilot sim run --algorithm lateral_torque --scenarios curves --set kp="),
             std::string::npos)
       << text.out;
+  EXPECT_EQ(text.out.find("gap_min"), std::string::npos) << "no car is ahead: " << text.out;
   // The command drives as the trials did.
   const ProgramResult mpc = run_program(
       "sim tune --scenarios follow_slower --variants 2 --trials 2 --planner mpc --vehicle suv --set jerk_factor=0.8 "
@@ -68,6 +69,7 @@ TEST(SimTuneCli, BadInputIsOneLineAndCodeTwo) {
   expect("--scenarios curves", "--tune NAME=LOW:HIGH[:log] is missing");
   expect("--scenarios curves --tune kp", "expected NAME=LOW:HIGH");
   expect("--scenarios curves --tune kp=2:1", "rising");
+  expect("--scenarios curves --tune kp=1:2 --tune accel_factor=-2:2", "--tune accel_factor=-2:2: sim: accel_factor");
   expect("--scenarios curves --tune kpp=1:2", "has no such parameter");
   expect("--scenarios curves --tune kp=1:2 --objective speed", "no metric \"speed\"");
   expect("--scenarios curves --tune kp=1:2 --objective gap_min", "more of it is better");

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/fit.h"
+#include "cli/sim_flags.h"
 #include "cli/terminal.h"
 #include "sim/compare.h"
 #include "sim/compare_report.h"
@@ -166,9 +167,12 @@ void write(const std::string& path, const std::string& text, const SimCompareFla
 }
 
 int compare(const Program& program, SimCompareFlags flags) {
+  expect_one_process();
   flags.options.threshold = thresholds_of(flags.thresholds);
-  const Comparison c =
+  Comparison c =
       sim::compare_runs(sim::read_results(flags.a), sim::read_results(flags.b), flags.options, flags.a, flags.b);
+  std::error_code none;
+  if (fs::equivalent(flags.a, flags.b, none)) c.notes.emplace_back("A and B are the same folder");
   if (program.json) print_json(sim::to_json(c));
   else print_report(c, flags);
   if (!flags.csv.empty()) write(flags.csv, sim::to_csv(c), flags);

@@ -35,10 +35,7 @@ class FolderAside {
  public:
   explicit FolderAside(fs::path target) : target_(std::move(target)), aside_(target_) {
     if (!target_.has_filename()) target_ = target_.parent_path();
-    std::error_code error;
-    if (fs::exists(target_, error) && !(fs::is_directory(target_, error) && fs::is_empty(target_, error))) {
-      fail("{}: exists; name a folder that does not, or an empty one", target_.string());
-    }
+    expect_new_folder(target_);
     aside_ = target_;
     aside_ += fmt::format(".part{}", getpid());
     make_folders(aside_);
@@ -130,6 +127,7 @@ void print_found(const RouteSignals& route, const sim::Extraction& found, const 
 }
 
 int extract(const Program& program, const ExtractFlags& flags) {
+  expect_one_process();
   sim::ExtractOptions options;
   if (!flags.kinds.empty()) options.kinds = split_names(flags.kinds);
   options.piece_seconds = flags.seconds;

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/json_values.h"
 #include "cli/route_signals.h"
+#include "cli/sim_flags.h"
 #include "cli/terminal.h"
 #include "sim/car_fit.h"
 
@@ -98,6 +99,7 @@ void print_fit(const RouteSignals& route, const sim::CarFit& fit, const FitFlags
 }
 
 int run_fit(const Program& program, const FitFlags& flags) {
+  expect_one_process();
   sim::CarFitOptions options{.seed = flags.seed};
   if (!flags.vehicle.empty()) options.base = sim::find_car(flags.vehicle);
   const RouteSignals route = read_route_signals(program, flags.route);

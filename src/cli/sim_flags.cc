@@ -8,12 +8,14 @@
 #include "cli/choices.h"
 #include "cli/short_waits.h"
 #include "cli/terminal.h"
+#include "comm/comm.h"
 #include "ops/cuda/images.h"
 #include "sim/network_algorithm.h"
 #include "sim/worker_algorithm.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::cli {
+namespace fs = std::filesystem;
 
 void add_sim_flags(Command command, SimFlags& flags) {
   std::vector<std::string> algorithms, vehicles;
@@ -58,6 +60,20 @@ std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program,
                                                                    .unset = variables_of_short_waits()});
 }
 
+namespace {
+
+void refuse_idle_sim_flags(const Program& program, const SimFlags& flags) {
+  const bool file = sim::UserAlgorithm::names_file(flags.algorithm);
+  for (const std::string& flag : given_flags(*program.at)) {
+    if ((flag == "--step-timeout" && (!file || flags.algorithm.ends_with(".onnx"))) || (flag == "--workers" && !file)) {
+      fail("{} has no effect with --algorithm {}: it is for programs of your own (docs/algorithms.md)", flag,
+           flags.algorithm);
+    }
+  }
+}
+
+}  // namespace
+
 sim::ScenarioRunOptions scenario_run_options(const Program& program, const SimFlags& flags) {
   sim::ScenarioRunOptions options;
   options.seed = flags.seed;
@@ -72,8 +88,12 @@ sim::ScenarioRunOptions scenario_run_options(const Program& program, const SimFl
     if (error != std::errc() || stop != number.data() + number.size() || !std::isfinite(value)) {
       fail("--set {}: expected a number, got \"{}\"", name, number);
     }
+    if (std::ranges::find(options.set, name, &sim::Parameter::name) != options.set.end()) {
+      fail("--set {}: given twice", name);
+    }
     options.set.push_back({name, value});
   }
+  refuse_idle_sim_flags(program, flags);
   if (sim::UserAlgorithm::names_file(flags.algorithm)) options.user = user_algorithm(program, flags);
   return options;
 }
@@ -101,6 +121,22 @@ std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRu
   }
   if (tell) note(fmt::format("{}: {}; the worlds run on the CPU", device, why));
   return nullptr;
+}
+
+void expect_one_process() {
+  const std::string launcher = launcher_variable();
+  if (launcher.empty() || launcher.ends_with("=1")) return;
+  const std::string why =
+      fmt::format("started by a launcher ({}): of sim only sim run shares its work among processes", launcher);
+  let_first_process_tell();
+  if (launcher_rank() > 0) throw FailedElsewhere(ErrorKind::user, why);
+  fail("{}", why);
+}
+
+void expect_new_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error) || (fs::is_directory(folder, error) && fs::is_empty(folder, error))) return;
+  fail("{}: exists; name a folder that does not, or an empty one", folder.string());
 }
 
 std::vector<std::string> split_names(const std::vector<std::string>& texts) {

@@ -1,6 +1,7 @@
 // The flags of commands that drive scenarios, with the same texts everywhere.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,10 @@ std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program,
 // CPU's bits for the first worlds, and tells why not; fails (device) where another one is named that cannot be opened.
 std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options,
                                    const std::string& device, bool tell);
+// Fails (user) under a launcher of several processes, as each would do all of the work; the first one tells.
+void expect_one_process();
+// Fails (user) where there is more than an empty folder, so that nothing is replaced.
+void expect_new_folder(const std::filesystem::path& folder);
 // Names that commas separate, too.
 std::vector<std::string> split_names(const std::vector<std::string>& texts);
 

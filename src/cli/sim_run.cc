@@ -85,7 +85,7 @@ class Computation {
     done_.info.steps = run_.steps(0, row);
     if (row > begun) done_.info.steps_per_second = static_cast<double>(run_.steps(begun, row)) / seconds;
     comm_.together([&] {
-      if (comm_.rank() == 0) end();
+      if (comm_.rank() == 0) end(stop);
     });
     return std::move(done_);
   }
@@ -127,14 +127,14 @@ class Computation {
     done_.rows.insert(done_.rows.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
   }
 
-  void end() {
+  void end(const std::atomic<bool>& stop) {
     if (!done_.stopped && (!writer_ || !writer_->finished())) {
       if (run_.options().user) run_.options().user->check_unchanged();
       const bool answers = std::ranges::any_of(done_.rows, [](const sim::ResultRow& row) {
         return std::ranges::any_of(row.values, [](const auto& value) { return value.has_value(); });
       });
       // A user's that no world got an answer from would only run into its limit again.
-      if (const auto latency = answers || !run_.options().user ? run_.latency() : std::nullopt) {
+      if (const auto latency = answers || !run_.options().user ? run_.latency(&stop) : std::nullopt) {
         done_.info.update_p50_us = latency->p50_us;
         done_.info.update_p99_us = latency->p99_us;
       }
@@ -197,6 +197,7 @@ Json json_of(const RunCommandFlags& flags, const Finished& done, const sim::RunS
           {"worlds", summary.worlds},
           {"passed", summary.passed},
           {"diverged", summary.diverged},
+          {"failed_in_algorithm", summary.failed},
           {"processes", done.info.processes},
           {"threads", done.info.threads},
           {"steps", done.info.steps},
@@ -228,18 +229,20 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
     }
     table.add(cells);
   }
-  print(fmt::format("{} in a {} ({}), seed {}: {} of {} passed, {} diverged\n\n", info.algorithm, info.vehicle,
-                    info.plant, info.seed, summary.passed, count_of(summary.worlds, "world"), summary.diverged));
+  print(fmt::format("{} in a {} ({}), seed {}: {} of {} passed, {} diverged{}\n\n", info.algorithm, info.vehicle,
+                    info.plant, info.seed, summary.passed, count_of(summary.worlds, "world"), summary.diverged,
+                    summary.failed > 0 ? fmt::format(", {} failed in the algorithm", summary.failed) : ""));
   print(table.str() + "\n");
   Table worst({"nearest to its bounds", "variant", "of bound", "metric", "why it failed"});
   for (const sim::WorstWorld& world : summary.worst) {
     const sim::ResultRow& row = done.rows[world.row];
     worst.add({row.scenario, std::to_string(row.variant),
                std::isfinite(world.of_bound) && !world.metric.empty() ? fixed(world.of_bound, 2)
-               : row.diverged                                         ? "beyond"
+               : row.diverged || world.failed                         ? "beyond"
                                                                       : "-",
                !world.metric.empty() ? world.metric
                : row.diverged        ? "diverged"
+               : world.failed        ? "algorithm"
                                      : "-",
                row.passed ? "passed" : row.reason});
   }
@@ -268,7 +271,12 @@ sim::ScenarioRunOptions options_of(const Program& program, const RunCommandFlags
   if (flags.scenarios.empty() && flags.files.empty()) fail("name scenarios with --scenarios, or a course with --file");
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   for (const std::string& file : flags.files) {
-    for (sim::Scenario& scenario : sim::read_scenarios(file)) options.scenarios.push_back(std::move(scenario));
+    for (sim::Scenario& scenario : sim::read_scenarios(file)) {
+      if (std::ranges::find(options.scenarios, scenario.name, &sim::Scenario::name) != options.scenarios.end()) {
+        fail("--file {}: the course {} is there twice", file, scenario.name);
+      }
+      options.scenarios.push_back(std::move(scenario));
+    }
   }
   options.variants = flags.variants;
   return options;
@@ -329,7 +337,8 @@ void add_sim_run(Program& program, Command group) {
              "worlds of each scenario: the first as it is named, the others drawn");
   add_sim_flags(command, flags->sim);
   add_number(command, "--workers", flags->workers, "processes of an algorithm of your own; 0: as many as threads");
-  command.add_option("-o,--out", flags->out, "folder of the results, which sim compare reads").type_name("DIR");
+  command.add_option("-o,--out", flags->out, "folder of the results, which sim compare reads; a new or an empty one")
+      .type_name("DIR");
   command.add_flag("--resume", flags->resume, "continue the run in --out");
   command.add_flag("--check", flags->check, "exit with 4 if a world does not keep its scenario's bounds");
   add_device_flags(program, command);

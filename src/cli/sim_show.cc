@@ -63,7 +63,7 @@ std::string vehicle_of(const ShowFlags& flags, const sim::RunInfo& info) {
 void refuse_idle(const Program& program, const sim::RunInfo& info) {
   for (const std::string& flag : given_flags(*program.at)) {
     const bool idle = flag == "--set" || flag == "--seed" || flag == "--plant" || flag == "--planner" ||
-                      (flag == "--algorithm" && info.algorithm_md5.empty()) ||
+                      ((flag == "--algorithm" || flag == "--step-timeout") && info.algorithm_md5.empty()) ||
                       (flag == "--vehicle" && is_preset(info.vehicle));
     if (idle) fail("{} has no effect with --run: a world of a run is shown as it was driven", flag);
   }
@@ -222,6 +222,7 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 int show(const Program& program, const ShowFlags& flags) {
+  expect_one_process();
   const Shown shown = world_of(program, flags);
   const sim::ScenarioRun& run = *shown.run;
   const sim::Scenario& scenario = run.scenario(0);

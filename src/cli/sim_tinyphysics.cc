@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/interrupt.h"
+#include "cli/sim_flags.h"
 #include "cli/terminal.h"
 #include "sim/csv.h"
 #include "sim/tinyphysics.h"
@@ -93,6 +94,9 @@ std::vector<std::pair<std::string, double>> parameters_of(const TinyPhysicsFlags
     if (const std::string wrong = no_number<double>(value); !wrong.empty()) fail("--set {}: {}", key, wrong);
     double number = 0;
     std::from_chars(value.data(), value.data() + value.size(), number);
+    for (const auto& [other, of_it] : all) {
+      if (other == key) fail("--set {}: given twice", key);
+    }
     all.emplace_back(key, number);
   }
   return all;
@@ -226,8 +230,10 @@ void report_text(const RolloutSummary& summary, const std::vector<RouteFile>& ro
 }
 
 int rollout(const Program& program, const TinyPhysicsFlags& flags) {
+  expect_one_process();
   expect_at_least("--batch", flags.batch, 0);
   if (flags.trajectories && flags.out.empty()) fail("--trajectories needs --out");
+  if (!flags.out.empty()) expect_new_folder(flags.out);
   const sim::ChallengeControllerMaker controller = sim::challenge_controller(flags.controller, parameters_of(flags));
   const std::vector<RouteFile> routes = read_routes(flags);
   const std::vector<std::string> names = trajectory_names(routes);
@@ -287,7 +293,7 @@ void add_sim_tinyphysics(Program& program, Command group) {
       .add_option("--seed-path", flags->seed_path,
                   "text of which a route's seed is made, with {path}, {name} and {stem}; default: its path as given")
       .type_name("TEMPLATE");
-  command.add_option("--out", flags->out, "write DIR/costs.csv").type_name("DIR");
+  command.add_option("--out", flags->out, "write DIR/costs.csv; a new or an empty folder").type_name("DIR");
   command.add_flag("--trajectories", flags->trajectories, "also write DIR/trajectories/<route>.csv");
   add_number(command, "--batch", flags->batch,
              "routes that the network runs at once on a thread; 0: 16, or as many as it takes");

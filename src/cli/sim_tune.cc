@@ -41,13 +41,18 @@ struct Term {
 // The cost of a world that does not pass, as a share of all.
 constexpr double kFailureWeight = 10;
 
-sim::Results drive(sim::ScenarioRunOptions options, const std::vector<sim::TuneRange>& ranges,
-                   const std::vector<double>& values) {
+sim::ScenarioRunOptions with_values(sim::ScenarioRunOptions options, const std::vector<sim::TuneRange>& ranges,
+                                    const std::vector<double>& values) {
   for (size_t i = 0; i < values.size(); ++i) {
     std::erase_if(options.set, [&](const sim::Parameter& p) { return p.name == ranges[i].name; });
     options.set.push_back({ranges[i].name, values[i]});
   }
-  const sim::ScenarioRun run(std::move(options));
+  return options;
+}
+
+sim::Results drive(const sim::ScenarioRunOptions& options, const std::vector<sim::TuneRange>& ranges,
+                   const std::vector<double>& values) {
+  const sim::ScenarioRun run(with_values(options, ranges, values));
   return {run.info(), run.run(0, run.rows())};
 }
 
@@ -153,6 +158,20 @@ std::vector<double> own_values(const sim::RunInfo& run, const std::vector<sim::T
   return out;
 }
 
+// Refuses a range with an end that no world takes, before anything is driven.
+void check_ends(const sim::ScenarioRunOptions& options, const std::vector<std::string>& texts,
+                const std::vector<sim::TuneRange>& ranges) {
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    for (const double end : {ranges[i].low, ranges[i].high}) {
+      try {
+        const sim::ScenarioRun run(with_values(options, {ranges[i]}, {end}));
+      } catch (const Error& error) {
+        fail("--tune {}: {}", texts[i], error.what());
+      }
+    }
+  }
+}
+
 Tuned tune_parameters(const Program& program, const TuneFlags& flags) {
   Tuned out;
   for (const std::string& text : flags.ranges) out.ranges.push_back(sim::parse_range(text));
@@ -160,8 +179,9 @@ Tuned tune_parameters(const Program& program, const TuneFlags& flags) {
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   options.variants = flags.variants;
   options.gpu = sim_gpu(program, options, program.settings["device"].value, !program.quiet);
+  out.own = own_values(sim::ScenarioRun(options).info(), out.ranges);
+  check_ends(options, flags.ranges, out.ranges);
   const sim::Results own = drive(options, {}, {});
-  out.own = own_values(own.info, out.ranges);
   out.terms = terms_of(flags.objectives.empty() ? std::vector<std::string>{"tracking_rmse"} : flags.objectives, own);
   out.own_cost = cost_of(own, out.terms);
   out.objective = objective_text(out.terms);
@@ -245,7 +265,7 @@ void print_tuned(const Tuned& tuned, const TuneFlags& flags) {
   print(table.str() + "\n");
   Table held({"on other variants", "own", "best", "best - own", "p", "change"});
   for (const sim::Difference& d : tuned.held_out->differences) {
-    if (d.scope != sim::Scope::all) continue;
+    if (d.scope != sim::Scope::all || d.pairs == 0) continue;
     held.add({std::string(d.metric->name), fmt::format("{:.4g}", d.a.mean), fmt::format("{:.4g}", d.b.mean),
               d.percent ? sim::percent_text(d) : sim::change_text(d.delta.mean),
               d.p_holm ? sim::p_text(*d.p_holm) : "-", std::string(name(d.change))});
@@ -256,6 +276,7 @@ void print_tuned(const Tuned& tuned, const TuneFlags& flags) {
 }
 
 int tune(const Program& program, const TuneFlags& flags) {
+  expect_one_process();
   expect_at_least("--variants", flags.variants, 1);
   if (flags.resume && flags.journal.empty()) fail("--resume needs --journal: it continues what is in that file");
   const ThreadScope threads(chosen_threads(program).value_or(0));

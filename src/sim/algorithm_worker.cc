@@ -103,7 +103,7 @@ class Worker {
       const int reason = algorithm_.reset(worlds_, memory_.cars, memory_.parameters);
       return reason == 0 ? "ok" : "error reset returned " + std::to_string(reason);
     }
-    if (line == "time") return time();
+    if (line.starts_with("time ")) return time(std::stod(line.substr(5)));
     return "error not understood";
   }
 
@@ -113,16 +113,19 @@ class Worker {
     for (uint32_t i = 0; i < worlds; ++i) algorithm_.update(i, seen + i, out + i);
   }
 
-  // One world, to which what lies in the memory happens one after the other.
-  std::string time() const {
+  // One world, to which what lies in the memory happens one after the other, for these seconds at most and an update.
+  std::string time(double seconds) const {
     constexpr size_t kFirst = kWorldsOfWorker, kUpdates = 40 * kWorldsOfWorker;
     std::vector<double> times;
-    for (size_t i = 0; i < kFirst + kUpdates; ++i) {
+    const int64_t begun = now_ns();
+    double gone = 0;
+    for (size_t i = 0; i < kFirst + kUpdates && gone <= seconds; ++i) {
       SparkpilotOutput out{};
       const int64_t begin = now_ns();
       update(1, memory_.seen + i % kWorldsOfWorker, &out);
       const int64_t end = now_ns();
-      if (i >= kFirst) times.push_back(static_cast<double>(end - begin) * 1e-3);
+      gone = static_cast<double>(end - begun) * 1e-9;
+      if (i >= kFirst || gone > seconds / 4) times.push_back(static_cast<double>(end - begin) * 1e-3);
     }
     const Statistics all = summarize(times);
     return "ok " + std::to_string(all.p50) + " " + std::to_string(all.p99);

@@ -50,7 +50,7 @@ inline MpcPlanner<double> beginning_mpc(const WorldSpec& w) {
 template <class N>
 SIM_FN void see_lead(const LeadState<N>& lead, MpcPlanner<N>& s) {
   constexpr double kStepOfPlan = kStepsPerPlan * kStep, kSpeedGain = 0.1988689, kAccelGain = 0.28555364;
-  const auto seen_before = is_set(lead.there) && !is_set(lead.came);
+  const auto seen_before = is_set(lead.there) && (lead.there < N(1.5));
   const N expected = mul_add(s.lead_accel, N(kStepOfPlan), s.lead_speed), wrong = lead.speed - expected;
   s.lead_speed = select(seen_before, mul_add(wrong, N(kSpeedGain), expected), lead.speed);
   s.lead_accel = select(seen_before, mul_add(wrong, N(kAccelGain), s.lead_accel), N(0));

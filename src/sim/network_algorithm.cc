@@ -197,16 +197,20 @@ std::pair<Trace, std::string> NetworkAlgorithm::trace(const WorldSpec& world, co
 
 std::optional<UpdateLatency> NetworkAlgorithm::latency(const WorldSpec& world, const UserDrive& drive) const {
   constexpr int kUpdates = 2000, kFirst = 100;
+  constexpr int64_t kMost = 2'000'000'000;  // ns, and an update
   WorldStepper stepper(1, {.torque = torque(), .tyres = drive.options.tyres});
   stepper.reset(nullptr, [&](int64_t) { return world; });
   const auto one = session(1);
   stepper.observe(one->input<float>(input_).data());
   std::vector<double> times;
-  for (int i = 0; i < kFirst + kUpdates; ++i) {
-    const int64_t begin = now_ns();
+  const int64_t begun = now_ns();
+  int64_t end = begun;
+  for (int i = 0; i < kFirst + kUpdates && end - begun <= kMost; ++i) {
+    if (drive.stopped()) return std::nullopt;
+    const int64_t begin = end;
     one->run();
-    const int64_t end = now_ns();
-    if (i >= kFirst) times.push_back(static_cast<double>(end - begin) * 1e-3);
+    end = now_ns();
+    if (i >= kFirst || end - begun > kMost / 4) times.push_back(static_cast<double>(end - begin) * 1e-3);
   }
   const Statistics all = summarize(times);
   return UpdateLatency{all.p50, all.p99};

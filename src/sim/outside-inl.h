@@ -77,7 +77,7 @@ SIM_FN void sense_outside(const RunSettings& run, N step, const WorldConstants<N
 template <class N, class Control>
 SIM_FN void features_outside(const WorldConstants<N, Control>& k, const WorldState<N, Control>& s, N* out) {
   const auto& seen = s.lateral;
-  const N there = s.lead.there;
+  const N there = flag<N>(is_set(s.lead.there));
   const N features[] = {seen.speed,
                         seen.acceleration,
                         seen.angle,

@@ -345,6 +345,12 @@ ResultWriter::ResultWriter(fs::path folder, const RunInfo& info, bool resume)
   for (const char* file : {kRowsFile, kUnfinishedFile}) {
     if (fs::exists(folder_ / file, none)) fail("{}: is there, without its {}", (folder_ / file).string(), kRunFile);
   }
+  for (fs::directory_iterator at(folder_, none), end; !none && at != end; at.increment(none)) {
+    const std::string name = at->path().filename().string();
+    if (name != ".sparkpilot.lock") {
+      fail("{}: holds {}; name a folder that does not exist, or an empty one", folder_.string(), name);
+    }
+  }
   // Only with run.json does the folder hold a run.
   fd_ = ::open((folder_ / kUnfinishedFile).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("{}: cannot be written: {}", (folder_ / kUnfinishedFile).string(), std::strerror(errno));

@@ -83,7 +83,7 @@ std::string text_of_rows(std::span<const ResultRow> rows, const RunInfo& info);
 // that ends in whatever way leaves a run that can be continued.
 class ResultWriter {
  public:
-  // Makes the folder. Fails (user) if it holds a run; with `resume`, if it holds none or another one.
+  // Makes the folder. Fails (user) if it holds anything; with `resume`, if it holds no run or another one.
   ResultWriter(std::filesystem::path folder, const RunInfo& info, bool resume);
   ~ResultWriter();
   ResultWriter(const ResultWriter&) = delete;

@@ -94,6 +94,17 @@ TEST(Results, AnotherRunIsNotContinued) {
             std::string::npos);
 }
 
+TEST(Results, AFolderWithOtherFilesIsRefused) {
+  const TempFolder folder;
+  write_text(folder / "run/mine.txt", "mine");
+  const std::string error = error_of([&] { ResultWriter(folder / "run", small_run(), false); });
+  EXPECT_NE(error.find("run: holds mine.txt; name a folder that does not exist, or an empty one"), std::string::npos)
+      << error;
+  EXPECT_FALSE(std::filesystem::exists(folder / "run" / kRunFile));
+  std::filesystem::create_directory(folder / "empty");
+  ResultWriter(folder / "empty", small_run(), false).finish(small_run());
+}
+
 TEST(Results, BadRowsAreNamed) {
   const std::string head = "scenario,category,variant,seed,passed,diverged_s,reason,tracking_rmse,offset_max\n";
   const std::pair<std::string, std::string> cases[] = {

@@ -11,8 +11,14 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+// The algorithm failed, so that there is no figure.
+bool has_failed(const ResultRow& row) {
+  return !row.passed && std::ranges::none_of(row.values, [](const auto& value) { return value.has_value(); });
+}
+
 WorstWorld nearest_bound(const ResultRow& row, std::span<const std::string> metrics, const Scenario& scenario) {
   WorstWorld worst;
+  if (has_failed(row)) return {0, kInfinite, "", true};
   if (row.diverged) return {0, kInfinite, ""};
   for (const auto& [name, limit] : scenario.bounds) {
     const auto column = static_cast<size_t>(std::ranges::find(metrics, name) - metrics.begin());
@@ -36,6 +42,7 @@ RunSummary summarize_run(std::span<const ResultRow> rows, std::span<const std::s
   std::map<std::string, size_t, std::less<>> places;
   std::vector<std::vector<int64_t>> counts;
   const auto worse = [](const WorstWorld& a, const WorstWorld& b) {
+    if (a.failed != b.failed) return a.failed;
     return a.of_bound != b.of_bound ? a.of_bound > b.of_bound : a.row < b.row;
   };
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -49,6 +56,7 @@ RunSummary summarize_run(std::span<const ResultRow> rows, std::span<const std::s
     ++category.worlds;
     category.passed += row.passed;
     category.diverged += row.diverged.has_value();
+    summary.failed += has_failed(row);
     for (size_t m = 0; m < metrics.size(); ++m) {
       if (!row.values[m]) continue;
       category.means[m] = category.means[m].value_or(0) + *row.values[m];

@@ -20,14 +20,16 @@ struct CategorySummary {
 
 struct WorstWorld {
   size_t row = 0;
-  double of_bound = 0;  // 1: at a bound; infinite: diverged, or beyond a bound of 0
-  std::string metric;   // whose bound it is; empty: diverged
+  double of_bound = 0;  // 1: at a bound; infinite: failed, diverged, or beyond a bound of 0
+  std::string metric;   // whose bound it is; empty: failed or diverged
+  bool failed = false;  // the algorithm did what it may not: such worlds come first
 };
 
 struct RunSummary {
   std::vector<CategorySummary> categories;  // in the rows' order
   std::vector<WorstWorld> worst;            // the worst first, at most `most`
   int64_t worlds = 0, passed = 0, diverged = 0;
+  int64_t failed = 0;  // in the algorithm
 };
 
 // `metrics`: the columns of the rows. Rows of scenarios that are not among `scenarios` have no bounds.

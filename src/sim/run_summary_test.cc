@@ -40,5 +40,24 @@ TEST(RunSummary, CountsByCategoryAndNamesTheWorst) {
   EXPECT_EQ(s.worst[3].of_bound, 0.8);
 }
 
+TEST(RunSummary, WorldsInWhichTheAlgorithmFailedComeFirst) {
+  Scenario scenario;
+  scenario.name = "s";
+  scenario.bounds = {{"tracking_rmse", 0.1}};
+  const std::vector<std::string> metrics{"tracking_rmse", "gap_min"};
+  const std::vector<ResultRow> rows{{"s", "a", 0, 1, false, 2.0, "x", {0.3, {}}},
+                                    {"s", "a", 1, 1, false, {}, "x", {0.3, {}}},
+                                    {"s", "a", 2, 1, false, {}, "signal 11", {{}, {}}},
+                                    {"s", "a", 3, 1, true, {}, "", {0.05, {}}}};
+  const RunSummary s = summarize_run(rows, metrics, std::vector<Scenario>{scenario}, 2);
+  EXPECT_EQ(s.failed, 1);
+  EXPECT_EQ(s.diverged, 1);
+  ASSERT_EQ(s.worst.size(), 2u);
+  EXPECT_EQ(s.worst[0].row, 2u);
+  EXPECT_TRUE(s.worst[0].failed);
+  EXPECT_TRUE(std::isinf(s.worst[0].of_bound));
+  EXPECT_EQ(s.worst[1].row, 0u);
+}
+
 }  // namespace
 }  // namespace sparkpilot::sim

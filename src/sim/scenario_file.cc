@@ -15,7 +15,11 @@ namespace {
 constexpr int64_t kLargestFile = 1 << 28;
 constexpr double kLongest = 3600;  // s
 constexpr size_t kMostRows = 1000000;
-constexpr double kShortestLead = 0.5;  // s, from one car's coming to the next one's
+constexpr double kShortestLead = 0.5;   // s, from one car's coming to the next one's
+constexpr double kMostCurvature = 0.2;  // 1/m
+constexpr double kSlow = 3;             // m/s
+// m/s^2 of speed from row to row, but for changes so small (m/s) that they are noise.
+constexpr double kFastestChange = 15, kSmallChange = 1;
 
 enum Column { kTime, kSpeed, kCurvature, kLateral, kRoll, kLeadSpeed, kLeadGap, kColumns };
 struct Heading {
@@ -27,7 +31,7 @@ struct Heading {
 constexpr Heading kHeadings[kColumns] = {
     {"time_s", "t", -1e6, 1e6, "ms"},
     {"speed_m_per_s", "vEgo", 0, 70, "km/h"},
-    {"curvature_per_m", "", -0.2, 0.2, "a radius in m"},
+    {"curvature_per_m", "", -kMostCurvature, kMostCurvature, "a radius in m"},
     {"lateral_acceleration_m_per_s2", "targetLateralAcceleration", -12, 12, "degrees/s or cm/s^2"},
     {"roll_rad", "roll", -0.35, 0.35, "degrees"},
     {"lead_speed_m_per_s", "", 0, 70, "km/h"},
@@ -78,8 +82,10 @@ double value_of(const CsvReader& csv, const Places& places, Column column) {
   const Heading& heading = kHeadings[column];
   const double value = csv.number(at, heading.name);
   if (value < heading.least || value > heading.most) {
+    const bool large = value > heading.most || heading.least < 0;
     csv.fail_at(at, heading.name,
-                fmt::format("{} is beyond {} to {}: is it in {}?", value, heading.least, heading.most, heading.unit));
+                fmt::format("{} is beyond {} to {}{}", value, heading.least, heading.most,
+                            large ? fmt::format(": is it in {}?", heading.unit) : ""));
   }
   return value;
 }
@@ -128,9 +134,24 @@ void read_row(const CsvReader& csv, const Places& places, CourseTable& table, st
                 fmt::format("{} with a curvature of {} is {:.3g} m/s^2 aside: is it in km/h?", speed, said,
                             std::fabs(said) * speed * speed));
   }
+  // In a standing car a small acceleration aside is noise, and its curvature is cut off below.
+  if (!given && std::fabs(said) > kMostCurvature * std::max(speed, kSlow) * std::max(speed, kSlow)) {
+    csv.fail_at(static_cast<size_t>(places.at[kLateral]), kHeadings[kLateral].name,
+                fmt::format("{} at {} m/s is a curvature of {:.3g} 1/m, beyond {}: is it in degrees/s, or the speed in "
+                            "another unit?",
+                            said, speed, curvature, kMostCurvature));
+  }
+  if (!table.time.empty()) {
+    const double change = (speed - table.speed.back()) / (time - table.time.back());
+    if (std::fabs(speed - table.speed.back()) > kSmallChange && std::fabs(change) > kFastestChange) {
+      csv.fail_at(static_cast<size_t>(places.at[kSpeed]), "speed_m_per_s",
+                  fmt::format("{} behind {} within {:.3g} s is {:.3g} m/s^2, beyond {}: is the time in another unit?",
+                              speed, table.speed.back(), time - table.time.back(), change, kFastestChange));
+    }
+  }
   table.time.push_back(time);
   table.speed.push_back(speed);
-  table.curvature.push_back(std::clamp(curvature, -0.2, 0.2));
+  table.curvature.push_back(std::clamp(curvature, -kMostCurvature, kMostCurvature));
   table.roll.push_back(places.at[kRoll] < 0 ? 0 : value_of(csv, places, kRoll));
   if (places.at[kLeadSpeed] >= 0) read_lead(csv, places, table, came);
 }

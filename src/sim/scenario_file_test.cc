@@ -85,6 +85,8 @@ TEST(ScenarioFile, SaysWhatIsWrong) {
       {head + "0,10,0\n1,10\n", "column 3 (curvature_per_m): the line ends before it"},
       {head + "0,10,0\n2,10,0\n1,10,0\n", "f.csv:4: column 1 (time_s): 1 does not come after 2"},
       {head + "0,100,0\n", "is it in km/h?"},
+      {head + "0,10,0\n0.1,12,0\n", "f.csv:3: column 2 (speed_m_per_s): 12 behind 10 within 0.1 s is 20 m/s^2"},
+      {"time_s,speed_m_per_s,lateral_acceleration_m_per_s2\n0,5,8\n", "8 at 5 m/s is a curvature of 0.32 1/m"},
       {head + "0,50,0.01\n", "25 m/s^2 aside: is it in km/h?"},
       {head + "0,10,400\n", "is it in a radius in m?"},
       {head + "0,10,0\n100000,10,0\n", "is it in ms?"},
@@ -106,6 +108,14 @@ TEST(ScenarioFile, SaysWhatIsWrong) {
     const std::string error = error_of([&, &csv = text] { parse_scenario(csv, "f.csv"); });
     EXPECT_NE(error.find(expected), std::string::npos) << error << " for " << text.substr(0, 80);
   }
+}
+
+TEST(ScenarioFile, SaysNothingOfUnitsOfWhatIsBelow) {
+  const std::string error =
+      error_of([] { parse_scenario("time_s,speed_m_per_s,curvature_per_m\n0,-10,0\n", "f.csv"); });
+  EXPECT_EQ(error, "f.csv:2: column 2 (speed_m_per_s): -10 is beyond 0 to 70");
+  // A standing car's noise.
+  parse_scenario("time_s,speed_m_per_s,lateral_acceleration_m_per_s2\n0,0,0.5\n1,0.5,-0.4\n", "f.csv");
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ ScenarioRun::ScenarioRun(ScenarioRunOptions options)
   }
   info_.metrics.assign(world_metrics().begin(), world_metrics().end());
   info_.threads = thread_count();
+  check_world(world(0));  // the parameters are those of all worlds
 }
 
 int64_t ScenarioRun::rows() const { return std::ssize(options_.scenarios) * options_.variants; }
@@ -103,8 +104,8 @@ UserDrive ScenarioRun::drive(const Scenario& what, const std::atomic<bool>* stop
   return drive;
 }
 
-std::optional<UpdateLatency> ScenarioRun::latency() const {
-  return options_.user ? options_.user->latency(world(0), drive(scenario(0)))
+std::optional<UpdateLatency> ScenarioRun::latency(const std::atomic<bool>* stop) const {
+  return options_.user ? options_.user->latency(world(0), drive(scenario(0), stop))
                        : update_latency(algorithm_.lateral, world(0));
 }
 

@@ -32,7 +32,7 @@ struct ScenarioRunOptions {
 // that of any GPU is "CUDA".
 class ScenarioRun {
  public:
-  // Fails (user) on what there is not, and where nothing is to be run.
+  // Fails (user) on what there is not, on parameters beyond their ranges, and where nothing is to be run.
   explicit ScenarioRun(ScenarioRunOptions options);
 
   const ScenarioRunOptions& options() const { return options_; }
@@ -44,8 +44,8 @@ class ScenarioRun {
   int64_t steps(int64_t first, int64_t last) const;  // of all these rows
   // Rows first to last - 1, on all threads. `stop` ends the run of a user's algorithm early; there are no rows then.
   std::vector<ResultRow> run(int64_t first, int64_t last, const std::atomic<bool>* stop = nullptr) const;
-  // Of the algorithm in the first world; empty where a user's does not answer.
-  std::optional<UpdateLatency> latency() const;
+  // Of the algorithm in the first world; empty where a user's does not answer, or is stopped.
+  std::optional<UpdateLatency> latency(const std::atomic<bool>* stop = nullptr) const;
   // How options().user, which is set, drives the worlds of a scenario.
   UserDrive drive(const Scenario& scenario, const std::atomic<bool>* stop = nullptr) const;
 

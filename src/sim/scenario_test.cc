@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -105,6 +106,25 @@ TEST(Scenarios, AllPassWithOpenpilotsTorqueControl) {
   for (const auto& [name, share] : failing({.variants = 40, .seed = 11})) EXPECT_EQ(share, 0) << name;
 }
 
+// Its first second from a standstill is a jump of acceleration, which full stops allow little of.
+TEST(Scenarios, TheOlderLongitudinalControlFollowsCarsAhead) {
+  for (const char* planner : {"idm", "mpc"}) {
+    const ScenarioRun run(
+        {.scenarios = select_scenarios(std::vector<std::string>{"stop_and_go", "emergency_stop", "merges"}),
+         .variants = 10,
+         .seed = 11,
+         .algorithm = "lateral_torque_older_longitudinal",
+         .planner = planner});
+    int64_t passed = 0;
+    for (const ResultRow& row : run.run(0, run.rows())) {
+      const auto at = std::ranges::find(run.info().metrics, "collisions") - run.info().metrics.begin();
+      EXPECT_EQ(row.values[static_cast<size_t>(at)].value_or(0), 0) << row.scenario << " " << row.variant;
+      passed += row.passed;
+    }
+    EXPECT_GE(passed, run.rows() * 8 / 10) << planner;
+  }
+}
+
 TEST(Scenarios, AllPassWithTheSamplingMpc) {
   for (const auto& [name, share] : failing({.variants = 40, .seed = 11, .algorithm = "lateral_mppi"})) {
     EXPECT_EQ(share, 0) << name;
@@ -156,6 +176,30 @@ TEST(ScenarioRun, RefusesWhatThereIsNot) {
   EXPECT_NE(error({.planner = "x"}).find("cruise"), std::string::npos);
   EXPECT_NE(error({.set = {{"kpp", 1}}}).find("no parameter \"kpp\""), std::string::npos);
   EXPECT_NE(error({.variants = 0}).find("variants"), std::string::npos);
+}
+
+// Before a world is driven, by the names that users set.
+TEST(ScenarioRun, RefusesParametersBeyondTheirRanges) {
+  const auto error = [](const char* algorithm, const char* name, double value) {
+    return error_of([&] {
+      const ScenarioRun run({.scenarios = all(), .algorithm = algorithm, .set = {{name, value}}});
+    });
+  };
+  for (const Algorithm& algorithm : algorithms()) {
+    for (const auto& list : {algorithm.own, shared_parameters()}) {
+      for (const AlgorithmParameter& p : list) {
+        const std::string refused = error(std::string(algorithm.name).c_str(), std::string(p.name).c_str(), 1e308);
+        EXPECT_EQ(refused.rfind(fmt::format("sim: {} ", p.name), 0), 0u) << algorithm.name << ": " << refused;
+      }
+    }
+  }
+  EXPECT_EQ(error("lateral_torque", "min_accel", 3), "sim: min_accel [m/s^2] is 3, expected -1000000 to 0");
+  EXPECT_NE(error("lateral_torque", "max_accel", 0), "");
+  EXPECT_NE(error("lateral_torque", "friction", -0.1), "");
+  EXPECT_NE(error("lateral_torque", "dead_zone", -1), "");
+  EXPECT_NE(error("lateral_angle", "angle_limit", -1), "");
+  EXPECT_NE(error("lateral_torque", "stop_accel", 1), "");
+  EXPECT_NE(error("lateral_mppi", "noise", -1), "");
 }
 
 TEST(Trace, IsTheWorldOfTheRun) {

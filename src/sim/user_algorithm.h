@@ -60,7 +60,7 @@ class UserAlgorithm {
                                      const UserDrive& drive) const = 0;
   // One world, as trace_world() does it, up to where the algorithm fails; and what it did then, as above.
   virtual std::pair<Trace, std::string> trace(const WorldSpec& world, const UserDrive& drive) const = 0;
-  // Empty if the algorithm did not answer.
+  // Empty if the algorithm did not answer, now or before, and if it was stopped.
   virtual std::optional<UpdateLatency> latency(const WorldSpec& world, const UserDrive& drive) const = 0;
 
  protected:

@@ -24,7 +24,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Python imports packages meanwhile, and reset() may read a network.
-constexpr double kLoadSeconds = 120, kResetSeconds = 30, kTimeSeconds = 60;
+constexpr double kLoadSeconds = 120, kResetSeconds = 30;
+constexpr double kTimeSeconds = 10;   // the most that the answer to "time" may take
 constexpr double kLookSeconds = 0.1;  // how often a wait looks whether it shall end
 constexpr size_t kLongestLine = 1 << 20, kLongestText = 200;
 
@@ -96,7 +97,10 @@ std::string AlgorithmWorker::ask(const std::string& line, double seconds, std::s
       if (said.starts_with("error ")) return one_line(said.substr(6, 1000));
       reason = "answered what it should not";
       break;
-    case ChildProcess::Answer::late: reason = fmt::format("no answer within {:g} s", seconds); break;
+    case ChildProcess::Answer::late:
+      reason = fmt::format("no answer within {:g} s", seconds);
+      hung_ = true;
+      break;
     case ChildProcess::Answer::too_long: reason = "answered too much"; break;
     case ChildProcess::Answer::ended: reason = process_->how_it_ended(); break;
   }
@@ -111,18 +115,20 @@ std::string AlgorithmWorker::description(const std::string& file) {
   return answer;
 }
 
-std::string AlgorithmWorker::reset(size_t worlds) {
+std::string AlgorithmWorker::reset(size_t worlds, const std::atomic<bool>* stop) {
   process_->forget_errors();  // of other worlds
-  return ask(fmt::format("reset {}", worlds), std::max(kResetSeconds, step_timeout_));
+  return ask(fmt::format("reset {}", worlds), std::max(kResetSeconds, step_timeout_), nullptr, stop);
 }
 
 std::string AlgorithmWorker::update(const std::atomic<bool>* stop) {
   return ask("update", step_timeout_, nullptr, stop);
 }
 
-std::string AlgorithmWorker::time(double& p50_us, double& p99_us) {
+std::string AlgorithmWorker::time(double& p50_us, double& p99_us, const std::atomic<bool>* stop) {
   std::string answer;
-  if (std::string wrong = ask("time", std::max(kTimeSeconds, step_timeout_), &answer); !wrong.empty()) return wrong;
+  const double most = std::min(kTimeSeconds, step_timeout_);
+  const std::string question = fmt::format("time {}", std::min(most / 2, 1.0));
+  if (std::string wrong = ask(question, most, &answer, stop); !wrong.empty()) return wrong;
   char* end = nullptr;
   p50_us = std::strtod(answer.c_str() + 3, &end);
   p99_us = std::strtod(end, nullptr);
@@ -202,7 +208,8 @@ std::unique_ptr<AlgorithmWorker> WorkerAlgorithm::take() const {
 }
 
 void WorkerAlgorithm::give_back(std::unique_ptr<AlgorithmWorker> worker) const {
-  if (!worker || worker->lost()) return;
+  if (worker->hung()) hung_ = true;
+  if (worker->lost()) return;
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(worker));
 }

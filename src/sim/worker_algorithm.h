@@ -38,12 +38,14 @@ class AlgorithmWorker {
 
   // Empty if it was done, else why it was not: an error that the algorithm reports, a signal, a time that is over. What
   // was written to stderr last is in it. `stop`: the wait ends when it is set, and the worker is lost.
-  std::string reset(size_t worlds);
+  std::string reset(size_t worlds, const std::atomic<bool>* stop = nullptr);
   std::string update(const std::atomic<bool>* stop = nullptr);
-  // Times of single updates of one world in microseconds, after a reset of one; it sees memory().seen in turns.
-  std::string time(double& p50_us, double& p99_us);
+  // Times of single updates of one world in microseconds, after a reset of one; it sees memory().seen in turns. No
+  // longer than the step timeout.
+  std::string time(double& p50_us, double& p99_us, const std::atomic<bool>* stop = nullptr);
   // The process has to be ended: it is gone, or does not answer.
   bool lost() const { return lost_; }
+  bool hung() const { return hung_; }  // did not answer in time
 
  private:
   friend class WorkerAlgorithm;
@@ -54,7 +56,7 @@ class AlgorithmWorker {
   std::string description(const std::string& file);
 
   double step_timeout_;
-  bool lost_ = false;
+  bool lost_ = false, hung_ = false;
   AlgorithmMemory* memory_ = nullptr;
   std::unique_ptr<ChildProcess> process_;
 };
@@ -81,6 +83,7 @@ class WorkerAlgorithm : public UserAlgorithm {
   void describe(const std::string& description);
 
   WorkerOptions options_;
+  mutable std::atomic<bool> hung_ = false;  // a worker did; the time of an update is then not measured
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<AlgorithmWorker>> idle_;
 };

@@ -123,7 +123,7 @@ class WorkerAlgorithm::Batch {
       shared.cars[i] = car_of(world);
       return world;
     });
-    if (const std::string wrong = worker.reset(count); !wrong.empty()) return wrong + ", in reset";
+    if (const std::string wrong = worker.reset(count, drive_.stop); !wrong.empty()) return wrong + ", in reset";
 
     std::vector<SparkpilotOutput> commands(count);
     std::vector<std::string> failed(count);
@@ -194,6 +194,7 @@ std::pair<Trace, std::string> WorkerAlgorithm::trace(const WorldSpec& world, con
 }
 
 std::optional<UpdateLatency> WorkerAlgorithm::latency(const WorldSpec& world, const UserDrive& drive) const {
+  if (hung_ || drive.stopped()) return std::nullopt;
   std::unique_ptr<AlgorithmWorker> worker = take();
   AlgorithmMemory& shared = worker->memory();
   std::memset(static_cast<void*>(&shared), 0, sizeof(shared));
@@ -210,7 +211,8 @@ std::optional<UpdateLatency> WorkerAlgorithm::latency(const WorldSpec& world, co
     seen.roll = 0.01f;
   }
   UpdateLatency latency;
-  const bool measured = worker->reset(1).empty() && worker->time(latency.p50_us, latency.p99_us).empty();
+  const bool measured =
+      worker->reset(1, drive.stop).empty() && worker->time(latency.p50_us, latency.p99_us, drive.stop).empty();
   give_back(std::move(worker));
   return measured ? std::optional(latency) : std::nullopt;
 }

@@ -80,8 +80,8 @@ struct Metrics {
 
 template <class N>
 struct LeadState {
-  N there, gap, speed, distance;  // distance: the car's own, at the last step of the planner
-  N came;                         // 1: it was not there at the planner's step before, or another one was
+  N there;                 // 1: it is; 2: it was not at the planner's step before, or another one was
+  N gap, speed, distance;  // distance: the car's own, at the last step of the planner
 };
 
 template <class N, class Control>
@@ -93,6 +93,7 @@ struct WorldState {
   Road<N> road;
   LeadState<N> lead;
   N plan_curvature, target_speed, target;  // the planner's, left positive
+  N plan_speed;                            // what its plan has the car at now
   N desired_curvature;                     // after the clip, right positive
   Metrics<N> metrics;
 };
@@ -213,6 +214,7 @@ template <class N, class Control>
 SIM_FN WorldState<N, Control> beginning(const CourseConstants<N>& c) {
   WorldState<N, Control> s{};
   s.motion.speed = c.speed;
+  s.plan_speed = c.speed;
   s.motion.offset = c.start_offset;
   s.longitudinal.state = N(2);
   s.metrics.alive = N(1);
@@ -270,8 +272,7 @@ SIM_FN void follow(const RunSettings& run, int step, bool tables, const CourseRo
   l.gap = select(goes_on, moved, first_gap);
   l.speed = speed;
   l.distance = s.motion.distance;
-  l.there = flag<N>(there);
-  l.came = flag<N>(there && !goes_on);
+  l.there = select(there, select(goes_on, N(1), N(2)), N(0));
 
   const N v = s.motion.speed, closing = v - speed, gap = max(l.gap, N(0.1));
   const N wanted = k.standstill + max(mul_add(v * closing, k.brake_inverse, v * k.time_gap), N(0));
@@ -279,7 +280,8 @@ SIM_FN void follow(const RunSettings& run, int step, bool tables, const CourseRo
   const N target = max(neg_mul_add(ratio * ratio, k.accel, k.accel), -k.max_brake);
   s.target = select(there && is_set(k.followed), min(s.target, target), s.target);
 
-  const auto counts = there && is_set(x.alive);
+  // A collision ends what the car ahead can say.
+  const auto counts = there && is_set(x.alive) && !is_set(x.collided);
   x.collided = select(counts && (l.gap <= N(0)), N(1), x.collided);
   if (step < run.warm_up) return;
   x.gap_min = select(counts, min(x.gap_min, l.gap), x.gap_min);
@@ -340,6 +342,9 @@ SIM_FN void plan_at(const RunSettings& run, int step, N t, bool tables, const Co
   // openpilot's cruise planner: clip(v_cruise - v, -1.2, a_max).
   s.target_speed = row.speed;
   s.target = clip(s.target_speed - m.speed, -c.brake, fastest_at(m.speed));
+  // openpilot's plans continue the last one; the car's own speed only pulls at them, by a filter of 2 s.
+  constexpr double kStepOfPlan = kStepsPerPlan * kStep, kFilter = 2;
+  s.plan_speed = mul_add(m.speed - s.plan_speed, N(kStepOfPlan / (kFilter + kStepOfPlan)), s.plan_speed);
   if (run.leads) follow(run, step, tables, row, k.lead, t, s);
   measure_plan(run, step, m.acceleration, s.metrics);
 }
@@ -404,13 +409,14 @@ SIM_FN Seen<N> sense(const RunSettings& run, WordsOf<N> step, const WorldConstan
   return seen;
 }
 
-// openpilot's longitudinal control, m/s^2.
+// openpilot's longitudinal control, m/s^2. Older versions of it follow the plan's speed.
 template <class N, class Control>
 SIM_FN N longitudinal_command(const WorldConstants<N, Control>& k, N seen_speed, N seen_acceleration,
                               WorldState<N, Control>& s) {
   const auto no = seen_speed < N(-1), yes = !no;
   const auto should_stop = (seen_speed < N(0.3)) && (s.target < N(0.1));
-  const LongitudinalInput<N> in{seen_speed, seen_acceleration, s.target_speed, s.target, yes, should_stop, no, no};
+  const LongitudinalInput<N> in{seen_speed, seen_acceleration, s.plan_speed, s.target, yes, should_stop, no, no};
+  s.plan_speed = max(mul_add(s.target, N(kStep), s.plan_speed), N(0));
   return longitudinal_control(k.longitudinal, in, s.longitudinal);
 }
 

@@ -64,7 +64,7 @@ void check_course(const Course& c, const Need& need) {
   need(c.speed, 0, 100, "course.speed [m/s]");
   need(c.speed_change, -100, 100, "course.speed_change [m/s]");
   need(c.brake, 0, 20, "course.brake [m/s^2]");
-  need(c.lane_keeping, 0, 10, "course.lane_keeping [1/s]");
+  need(c.lane_keeping, 0, 10, "lane_keeping [1/s]");
   need(c.start_offset, -20, 20, "course.start_offset [m]");
   need(c.roll, -0.5, 0.5, "course.roll [rad]");
   need(c.roll_change, -0.5, 0.5, "course.roll_change [rad]");
@@ -82,11 +82,11 @@ void check_lead(const Lead& l, const CarFollowing& f, const Need& need) {
   need(l.frequency, 0, 10, "lead.frequency [rad/s]");
   for (const double length : {l.change_ramp, l.change2_ramp}) need(length, 0.01, 1e6, "a ramp of lead.speed [s]");
   for (const double time : {l.change_at, l.change2_at, l.from, l.to}) need(time, 0, 1e6, "a time of lead [s]");
-  need(f.time_gap, 0, 100, "following.time_gap [s]");
-  need(f.standstill, 0, 100, "following.standstill [m]");
-  need(f.accel, 0.01, 100, "following.accel [m/s^2]");
-  need(f.brake, 0.01, 100, "following.brake [m/s^2]");
-  need(f.max_brake, 0, 100, "following.max_brake [m/s^2]");
+  need(f.time_gap, 0, 100, "time_gap [s]");
+  need(f.standstill, 0, 100, "standstill [m]");
+  need(f.accel, 0.01, 100, "follow_accel [m/s^2]");
+  need(f.brake, 0.01, 100, "follow_brake [m/s^2]");
+  need(f.max_brake, 0, 100, "max_brake [m/s^2]");
 }
 
 // Where the costs are what the solver can do with.
@@ -104,43 +104,53 @@ void check_mpc(const MpcTuning& t, const Need& need) {
   need(t.actuator_delay, 0, 5, "actuator_delay [s]");
 }
 
-// Controllers may be as bad as anybody wants: their worlds diverge.
+// Gains may be as bad as anybody wants: their worlds diverge.
 template <class Need>
-void check_tuning(const LateralTuning& l, const LongitudinalTuning& t, const Need& need) {
+void check_lateral(const LateralTuning& l, const Need& need) {
+  constexpr double kMost = 1e6;
+  need(l.torque_kp, -kMost, kMost, "kp");
+  need(l.torque_kp_fast, -kMost, kMost, "kp_fast");
+  need(l.torque_ki, -kMost, kMost, "ki");
+  need(l.jerk_gain, -kMost, kMost, "jerk_gain [s]");
   need(l.jerk_lookahead, 0, 10, "jerk_lookahead [s]");
   need(l.jerk_cutoff, 1e-3, 1e3, "jerk_cutoff [Hz]");
   need(l.accel_factor, 1e-3, 1e3, "accel_factor [m/s^2]");
-  for (const double value : {l.torque_kp,
-                             l.torque_kp_fast,
-                             l.torque_ki,
-                             l.jerk_gain,
-                             l.accel_offset,
-                             l.friction,
-                             l.dead_zone_degrees,
-                             l.pid_kp[0],
-                             l.pid_kp[1],
-                             l.pid_ki[0],
-                             l.pid_ki[1],
-                             l.pid_kf,
-                             l.angle_limit,
-                             t.kp[0],
-                             t.kp[1],
-                             t.kp[2],
-                             t.ki[0],
-                             t.ki[1],
-                             t.ki[2],
-                             t.kf,
-                             t.stop_accel,
-                             t.stopping_rate,
-                             t.start_accel,
-                             t.starting_speed,
-                             t.min_accel,
-                             t.max_accel}) {
-    need(value, -1e6, 1e6, "a controller's number");
-  }
+  need(l.accel_offset, -kMost, kMost, "accel_offset [m/s^2]");
+  need(l.friction, 0, kMost, "friction");
+  need(l.dead_zone_degrees, 0, kMost, "dead_zone [degrees]");
+  need(l.pid_kp[0], -kMost, kMost, "kp_slow");
+  need(l.pid_kp[1], -kMost, kMost, "kp_fast");
+  need(l.pid_ki[0], -kMost, kMost, "ki_slow");
+  need(l.pid_ki[1], -kMost, kMost, "ki_fast");
+  need(l.pid_kf, -kMost, kMost, "kf");
+  need(l.angle_limit, 0, kMost, "angle_limit [degrees]");
+  need(l.mppi_noise, 0, 100, "noise");
+  need(l.mppi_temperature, 0, kMost, "temperature");
+  need(l.mppi_change, 0, kMost, "change");
+  need(l.mppi_observer, 0, 1, "observer");
+  need(l.mppi_lag, 0, 10, "lag [s]");
 }
 
-// Calls need(value, low, high, name) for every number of a world but those of its vehicle and table.
+template <class Need>
+void check_longitudinal(const LongitudinalTuning& t, const Need& need) {
+  constexpr double kMost = 1e6;
+  need(t.kp[0], -kMost, kMost, "long_kp_0");
+  need(t.kp[1], -kMost, kMost, "long_kp_5");
+  need(t.kp[2], -kMost, kMost, "long_kp_35");
+  need(t.ki[0], -kMost, kMost, "long_ki_0");
+  need(t.ki[1], -kMost, kMost, "long_ki_5");
+  need(t.ki[2], -kMost, kMost, "long_ki_35");
+  need(t.kf, -kMost, kMost, "long_kf");
+  need(t.stop_accel, -kMost, 0, "stop_accel [m/s^2]");
+  need(t.stopping_rate, 0, kMost, "stopping_rate [m/s^3]");
+  need(t.start_accel, -kMost, kMost, "start_accel [m/s^2]");
+  need(t.starting_speed, -kMost, kMost, "starting_speed [m/s]");
+  need(t.min_accel, -kMost, 0, "min_accel [m/s^2]");
+  need(t.max_accel, 1e-3, kMost, "max_accel [m/s^2]");
+}
+
+// Calls need(value, low, high, name) for every number of a world but those of its vehicle and table. What is an
+// algorithm's parameter has its name there (sim/algorithm.h).
 template <class Need>
 void check_numbers(const WorldSpec& w, const Need& need) {
   need(static_cast<double>(w.number), 0, 0x1p46 - 1, "the world's number");
@@ -155,7 +165,8 @@ void check_numbers(const WorldSpec& w, const Need& need) {
   need(w.steering.angle_limit, 1, 2000, "steering.angle_limit [degrees]");
   need(w.steering.angle_rate, 0, 1e5, "steering.angle_rate [degrees/s]");
   need(w.lateral_delay, 0, 10, "lateral_delay [s]");
-  check_tuning(w.lateral, w.longitudinal, need);
+  check_lateral(w.lateral, need);
+  check_longitudinal(w.longitudinal, need);
   check_course(w.course, need);
   check_lead(w.lead, w.following, need);
   check_mpc(w.mpc, need);
