@@ -1,6 +1,7 @@
 // sparkpilot adapter, and --adapter of the commands that run models.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -73,6 +74,40 @@ TEST_F(AdapterCli, CreatesWithinOnePercentOfTheModel) {
   EXPECT_EQ(read_text(out + "/adapter_model.safetensors"), before);
 }
 
+TEST_F(AdapterCli, TakesOnePercentWithoutASize) {
+  const json made = parsed("adapter create " + policy() + " --out '" + folder.file("a") + "'");
+  EXPECT_LE(made["share_of_base"].get<double>(), 0.01);
+  EXPECT_GT(made["share_of_base"].get<double>(), 0.005);
+  const ProgramResult large =
+      run_program("adapter create " + policy() + " --rank 999 --out '" + folder.file("b") + "'");
+  EXPECT_EQ(large.code, 0) << large.err;
+  EXPECT_NE(large.err.find("the adapter is larger than the model: "), std::string::npos) << large.err;
+}
+
+// A gain that makes every rounding of the product a difference.
+TEST_F(AdapterCli, AMergeThatDiffersFailsItsCheck) {
+  std::vector<float> numbers;
+  for (int i = 0; i < 64; ++i) numbers.push_back(std::sin(static_cast<float>(i + 1)));
+  const auto bytes = [](const std::vector<float>& of) {
+    return std::string(reinterpret_cast<const char*>(of.data()), of.size() * sizeof(float));
+  };
+  const std::string file = folder.file("steep.onnx"), out = folder.file("merged.onnx");
+  write_text(file, model({node("MatMul", "product", {"x", "w"}, "p"), node("Mul", "gain", {"p", "k"}, "q"),
+                          node("Sin", "wave", {"q"}, "y")},
+                         {initializer("w", {8, 8}, bytes(numbers)), initializer("k", {1}, bytes({1e8f}))}, {1, 8}));
+  run_program("adapter create '" + file + "' --rank 2 --out '" + folder.file("a") + "'");
+  Adapter adapter = load_adapter(folder.file("a"));
+  for (float& b : adapter.layers[0].b.data<float>()) b = 0.05f;
+  save_adapter(adapter, folder.file("a"));
+  const std::string merge = "adapter merge '" + file + "' '" + folder.file("a") + "' --out '" + out + "'";
+  const ProgramResult checked = run_program(merge);
+  EXPECT_EQ(checked.code, 4) << checked.out << checked.err;
+  EXPECT_NE(checked.out.find("differs"), std::string::npos) << checked.out;
+  EXPECT_TRUE(fs::exists(out));
+  EXPECT_EQ(run_program(merge + " --json").code, 4);
+  EXPECT_EQ(run_program(merge + " --no-check").code, 0);
+}
+
 TEST_F(AdapterCli, MergesChecksAndTakesOutAgain) {
   const std::string adapter = trained("a"), merged = "'" + folder.file("merged.onnx") + "'";
   const json check = parsed("adapter merge " + policy() + " " + adapter + " --out " + merged);
@@ -116,6 +151,10 @@ TEST_F(AdapterCli, ScalesAndAdds) {
       run_program("adapter merge " + policy() + " '" + folder.file("a") + ":0.5' " + a + " --out " + merged);
   EXPECT_EQ(both.code, 0) << both.err;
   EXPECT_NE(both.err.find("2 adapters are added up"), std::string::npos) << both.err;
+  EXPECT_NE(both.err.find("the merged model is not checked"), std::string::npos) << both.err;
+  const ProgramResult alone =
+      run_program("adapter merge " + policy() + " '" + folder.file("a") + ":0.5' --out " + merged);
+  EXPECT_NE(alone.err.find("the merged model is not checked"), std::string::npos) << alone.err;
 }
 
 TEST_F(AdapterCli, ComparesTwo) {
@@ -141,6 +180,8 @@ TEST_F(AdapterCli, RefusesInOneLine) {
   expect_usage_error("adapter create " + policy() + out + " --rank 2 --alpha -1", "--alpha");
   expect_usage_error("adapter create " + policy() + out + " --rank 2 --target nothing", "no layer's path matches");
   expect_usage_error("adapter create " + policy() + out + " --rank 2 --tag car", "--tag");
+  expect_usage_error("adapter create " + policy() + out + " --rank 2 --tag car=A --tag car=B",
+                     "--tag car: given twice");
   expect_usage_error("adapter create /dev/null" + out, "/dev/null");
   expect_usage_error("adapter info " + adapter + " --model " + vision, "made for another model");
   expect_usage_error("adapter info '" + folder.file("nowhere") + "'", "adapter_config.json");

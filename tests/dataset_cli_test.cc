@@ -67,6 +67,20 @@ TEST_F(DatasetCli, RefusesWhatHasNoEffect) {
   expect_usage_error("dataset info " + in_quotes(folder / "nothing"), "holds no dataset.json");
 }
 
+// A limit below the smallest clip is refused with the least that works, and leaves nothing.
+TEST_F(DatasetCli, ALimitThatNoClipFitsIsRefused) {
+  const std::string least = "the least that works is ";
+  const ProgramResult refused = run_program(synthetic("--quiet --synthetic 1 --max-bytes 1M"));
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  const size_t at = refused.err.find(least);
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  EXPECT_FALSE(fs::exists(folder / "data"));
+  const int64_t bytes = std::stoll(refused.err.substr(at + least.size()));
+  expect_usage_error(synthetic("--quiet --synthetic 1 --max-bytes " + std::to_string(bytes - 1)), least);
+  EXPECT_EQ(parsed(synthetic("--synthetic 1 --max-bytes " + std::to_string(bytes)))["clips_made"], 1);
+  EXPECT_EQ(parsed(synthetic("--synthetic 2 --max-bytes " + std::to_string(bytes)))["clips_not_begun"], 1);
+}
+
 TEST_F(DatasetCli, AFolderHasOneBuilder) {
   const FolderLock held(folder / "data");
   expect_usage_error(synthetic("--synthetic 1 --quiet"), "process " + std::to_string(getpid()) + " is writing");

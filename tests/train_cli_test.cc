@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <set>
 #include <sstream>
+#include <tuple>
 
+#include "base/folder_lock.h"
 #include "hw/cpu.h"
 #include "sparkpilot/onnx.h"
 #include "train_fixture.h"
@@ -38,6 +40,7 @@ TEST_F(TrainCli, AnAdapterForBothNetworks) {
   EXPECT_EQ(keys(done), Keys({"ended", "reason", "updates", "seconds", "first_loss", "loss", "evaluation_loss",
                               "best_evaluation_loss", "checkpoint", "written", "report_html"}));
   EXPECT_EQ(done["ended"], "updates");
+  EXPECT_TRUE(done["reason"].is_null()) << done["reason"];  // as summary.json has it
   EXPECT_LT(done["loss"].get<double>(), done["first_loss"].get<double>());
   EXPECT_TRUE(done["evaluation_loss"].is_number());
   ASSERT_EQ(done["written"].size(), 2u);
@@ -135,6 +138,9 @@ TEST_F(TrainCli, WritesAPageAtTheEndAndWhenInterrupted) {
   ASSERT_EQ(stopped.code, 0) << stopped.err;
   EXPECT_NE(stopped.out.find("interrupted after"), std::string::npos) << stopped.out;
   EXPECT_NE(stopped.out.find("report: " + page), std::string::npos) << stopped.out;
+  const json summary = json::parse(read_text(folder.file("run") + "/summary.json"));
+  EXPECT_EQ(summary["ended"], "interrupted");
+  EXPECT_TRUE(fs::exists(summary["checkpoint"].get<std::string>() + "/states.safetensors")) << summary["checkpoint"];
   const std::string first = read_text(page);
   EXPECT_NE(first.find("Distance of the plan from the target"), std::string::npos);
   EXPECT_NE(first.find("frame "), std::string::npos);
@@ -182,6 +188,88 @@ TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   write_text(folder.file("bad") + "/train.json", "{\"format\": 3}");
   expect_refused("--resume '" + folder.file("bad") + "'", "train.json");
   expect_refused("--resume '" + folder.file("whole") + "' " + out("other"), "it takes no --out");
+}
+
+// What is refused leaves the flags of the run that is there, and no folder where none was.
+TEST_F(TrainCli, ARefusedRunChangesNothing) {
+  const std::string flags = "--network policy --batch 2 --schedule constant --kind lora --threads 1 ";
+  parsed(both() + out("run") + flags + "--rank 2 --updates 2");
+  const std::string command = folder.file("run") + "/train.json", before = read_text(command);
+  expect_refused(both() + out("run") + flags + "--rank 3 --updates 9", "holds a run of 2 updates");
+  EXPECT_EQ(read_text(command), before);
+  expect_refused("--rank 3 --updates 9 --resume '" + folder.file("run") + "'", "states.safetensors");
+  EXPECT_EQ(read_text(command), before);
+  {
+    const FolderLock held(folder.file("run"));
+    expect_refused("--updates 9 --resume '" + folder.file("run") + "'", "is writing into this folder");
+    EXPECT_EQ(read_text(command), before);
+  }
+  EXPECT_EQ(parsed("--updates 3 --resume '" + folder.file("run") + "'")["updates"], 3);
+
+  const std::string few = folder.file("few"), model = shared->file("one") + "/tiny_driving_supercombo.onnx";
+  run("dataset build --quiet --synthetic 1 --seconds 1 --validation 0 --min-speed 0 --no-teacher --supercombo '" +
+      model + "' --out '" + few + "'");
+  const std::string on_few = "--supercombo '" + model + "' --data '" + few + "' --against labels --updates 1 ";
+  expect_refused(on_few + out("none") + "--patience 1", "--patience 1: ");
+  EXPECT_FALSE(fs::exists(folder.file("none")));
+  expect_refused(on_few + "--out '" + few + "'", "is the folder of a data set");
+  EXPECT_FALSE(fs::exists(few + "/train.json"));
+}
+
+// A rate that destroys what is trained: what is saved is from before, or nothing.
+TEST_F(TrainCli, WhatIsSavedAfterNanIsSound) {
+  const std::string flags = "--network policy --batch 2 --schedule constant --rank 2 --threads 1 ";
+  const auto diverged = [&](const std::string& words, const std::string& run) -> json {
+    const ProgramResult result = run_program("train --json --rate 1e5 --updates 50 " + words);
+    EXPECT_EQ(result.code, 4) << words << result.err;
+    EXPECT_TRUE(fs::exists(folder.file(run) + "/report.html")) << words;
+    const json summary = json::parse(read_text(folder.file(run) + "/summary.json"));
+    EXPECT_EQ(summary["ended"], "not finite");
+    EXPECT_NE(summary["reason"].get<std::string>().find(" is not finite"), std::string::npos) << summary["reason"];
+    EXPECT_EQ(summary["reason"].get<std::string>().find("-nan"), std::string::npos) << summary["reason"];
+    const json done = json::parse(result.out, nullptr, false);
+    EXPECT_EQ(done["reason"], summary["reason"]);
+    EXPECT_EQ(done["written"].empty(), result.err.find("nothing is saved") != std::string::npos) << result.err;
+    return done;
+  };
+  for (const std::string more : {"", "--merged ", "--checkpoint-every 1 "}) {
+    const std::string name = "run" + more.substr(0, more.find(' '));
+    const json done = diverged(both() + out(name) + flags + more, name);
+    EXPECT_TRUE(done["written"].empty()) << done["written"];
+    EXPECT_TRUE(done["checkpoint"].is_null()) << done["checkpoint"];
+    EXPECT_FALSE(fs::exists(folder.file(name) + "/adapter"));
+  }
+  const json whole = diverged(one() + out("whole") +
+                                  "--mode full --against labels --batch 2 --threads 1 "
+                                  "--schedule constant ",
+                              "whole");
+  EXPECT_TRUE(whole["written"].empty()) << whole["written"];
+  EXPECT_FALSE(fs::exists(folder.file("whole") + "/tiny_driving_supercombo.onnx"));
+  // A run that was sound for a while.
+  parsed(both() + out("late") + flags + "--updates 4");
+  const std::string adapter = folder.file("late") + "/adapter", file = adapter + "/adapter_model.safetensors";
+  const std::string before = read_text(file);
+  const json late = diverged("--checkpoint-every 1 --resume '" + folder.file("late") + "'", "late");
+  EXPECT_EQ(late["written"], json({adapter}));
+  EXPECT_TRUE(late["checkpoint"].get<std::string>().ends_with("update_00000004")) << late["checkpoint"];
+  EXPECT_EQ(read_text(file), before);
+  EXPECT_FALSE(fs::exists(folder.file("late") + "/checkpoints/update_00000005"));
+  EXPECT_EQ(parsed("--rate 1e-3 --updates 6 --resume '" + folder.file("late") + "'")["updates"], 6);
+}
+
+// An adapter is the state of the run that wrote it.
+TEST_F(TrainCli, BeginsWithAnAdapterWhereItEnded) {
+  // Every step has the same samples.
+  const std::string flags =
+      "--network policy --batch 2 --overfit 2 --schedule constant --rate 5e-3 --threads 1 "
+      "--dtype fp32 --evaluate-every 100 ";
+  const json first = parsed(both() + out("first") + flags + "--rank 2 --updates 5");
+  const json next =
+      parsed(both() + out("next") + flags + "--updates 1 --init-adapter '" + folder.file("first") + "/adapter'");
+  const json resumed = parsed("--updates 6 --resume '" + folder.file("first") + "'");
+  const auto loss = resumed["first_loss"].get<double>();
+  EXPECT_NEAR(next["first_loss"].get<double>(), loss, 1e-4 * std::abs(loss));
+  EXPECT_LT(loss, 0.5 * first["first_loss"].get<double>());
 }
 
 // On a file system of its own, which is full after some checkpoints.
@@ -296,6 +384,19 @@ TEST_F(TrainCli, BeginsWithTheFlagsOfAnotherRun) {
   write_text(folder.file("own.json"), own.dump());
   parsed(both() + out("own") + "--batch 2 --from '" + folder.file("own.json") + "'");
   EXPECT_EQ(json::parse(read_text(folder.file("own") + "/train.json"))["rank"], 3);
+  own.erase("threads");
+  write_text(folder.file("own.json"), own.dump());
+  parsed(both() + out("own_threads") + "--batch 2 --from '" + folder.file("own.json") + "'");
+  for (const auto& [key, value, wrong] : {std::tuple{"rank", json(3.9), "\"rank\" is 3.9, expected a whole number"},
+                                          {"updates", json(1.7), "\"updates\" is 1.7"},
+                                          {"threads", json(1.5), "\"threads\" is 1.5"},
+                                          {"seed", json(-1), "\"seed\" is -1, expected a whole number from 0"},
+                                          {"rate", json(true), "\"rate\" is true, expected a number"}}) {
+    json with = own;
+    with[key] = value;
+    write_text(folder.file("own.json"), with.dump());
+    expect_refused(both() + out("x") + "--batch 2 --from '" + folder.file("own.json") + "'", wrong);
+  }
   own["ranks"] = 3;
   write_text(folder.file("own.json"), own.dump());
   expect_refused(both() + out("x") + "--from '" + folder.file("own.json") + "'", "\"ranks\" is no flag of train");
@@ -365,6 +466,9 @@ TEST_F(TrainCli, AnAdaptersScalesCanBeLimitedToo) {
 
 TEST_F(TrainCli, SaysWhatARunWouldTake) {
   const json dry = parsed(both() + out("dry") + "--batch 2 --updates 1 --dry-run");
+  const ProgramResult text =
+      run_program("train " + both() + out("dry") + "--batch 2 --updates 1 --threads 1 --dry-run");
+  EXPECT_NE(text.out.find("a step of 2 samples on 1 thread:"), std::string::npos) << text.out;
   EXPECT_GT(dry["parameters"].get<int64_t>(), 0);
   EXPECT_GT(dry["step_ms"].get<double>(), 0);
   EXPECT_GT(dry["peak_memory_bytes"].get<int64_t>(), 1 << 20);

@@ -94,7 +94,9 @@ std::string adapter_parameter_name(std::string_view path, std::string_view end);
 Adapter load_adapter(const std::filesystem::path& folder);
 // The files of an adapter in this folder.
 std::vector<std::filesystem::path> adapter_files(const std::filesystem::path& folder);
-// Makes the folder; each file is replaced at once.
+// Fails (user) naming the tensor if a value is not finite in the type in which the file would hold it.
+void check_values(const Adapter& adapter);
+// Makes the folder; each file is replaced at once. Fails (user) as check_values() does, and then writes nothing.
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder);
 
 }  // namespace sparkpilot

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/with_file.h"
+#include "tensor/finite.h"
 #include "tensor/safetensors.h"
 
 namespace sparkpilot {
@@ -279,17 +280,33 @@ std::vector<std::filesystem::path> adapter_files(const std::filesystem::path& fo
   return {folder / kConfig, folder / kTensors};
 }
 
-void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
-  if (adapter.layers.empty()) fail("an adapter without layers cannot be saved");
+namespace {
+
+// As the file holds them.
+SafetensorsFile tensors_of(const Adapter& adapter) {
   SafetensorsFile file{.tensors = {}, .metadata = {{"format", "pt"}}};
   for (const AdapterLayer& layer : adapter.layers) {
     const auto add = [&](const Tensor& tensor, std::string_view end) {
       file.tensors.emplace_back(adapter_parameter_name(layer.path, end), convert(tensor, adapter.stored));
+      if (!all_finite(file.tensors.back().second.view())) {
+        fail("the adapter's \"{}\" has values that are not finite in {}", file.tensors.back().first,
+             name(adapter.stored));
+      }
     };
     add(layer.a, kLoraA);
     add(layer.b, kLoraB);
     if (layer.magnitude.present()) add(layer.magnitude, kLoraMagnitude);
   }
+  return file;
+}
+
+}  // namespace
+
+void check_values(const Adapter& adapter) { tensors_of(adapter); }
+
+void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
+  if (adapter.layers.empty()) fail("an adapter without layers cannot be saved");
+  const SafetensorsFile file = tensors_of(adapter);
   make_folders(folder);
   save_safetensors(folder / kTensors, file);
   AtomicFile config(folder / kConfig);

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "adapters/matrices.h"
 #include "adapters/test_models.h"
 #include "base/error.h"
+#include "base/test_error.h"
 #include "base/test_files.h"
 #include "tensor/safetensors.h"
 
@@ -60,6 +62,49 @@ TEST_P(FromPeft, GivesItsResults) {
 
 INSTANTIATE_TEST_SUITE_P(Goldens, FromPeft, ::testing::Values("lora", "rslora", "dora"),
                          [](const auto& of) { return std::string(of.param); });
+
+// The older form normalises the direction and then adds the product, m (W / |W| + s B A): another function.
+TEST(PeftGoldens, AreNotOfTheFormThatNormalisesFirst) {
+  const SafetensorsFile file = load_safetensors(kGoldens / "base.safetensors");
+  const std::map<std::string, Tensor> tensors(file.tensors.begin(), file.tensors.end());
+  Graph older = peft_model(file), ours = older;
+  const Adapter adapter = load_adapter(kGoldens / "dora");
+  merge_adapters(ours, {{&adapter}});
+  const std::vector<Layer> layers = match_layers(older, adapter);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Layer& layer = layers[i];
+    const AdapterLayer& mine = adapter.layers[i];
+    const Tensor weights = layer_weights(older, layer);
+    const std::vector<double> before(weights.data<float>().begin(), weights.data<float>().end());
+    const std::vector<double> norms = row_norms(before, layer.out());
+    const std::vector<double> product =
+        low_rank_product(mine.a.data<float>(), mine.b.data<float>(), layer.out(), layer.in(), layer.groups);
+    Tensor changed(DType::f32, layer.weight);
+    for (size_t k = 0; k < before.size(); ++k) {
+      const size_t row = k / static_cast<size_t>(layer.in());
+      const double direction = before[k] / norms[row] + adapter.scale(mine) * product[k];
+      changed.data<float>()[k] = static_cast<float>(double{mine.magnitude.data<float>()[row]} * direction);
+    }
+    set_layer_weights(older, layer, changed);
+  }
+  const std::vector<Tensor> inputs{tensors.at("x"), tensors.at("y")};
+  const std::vector<Tensor> theirs = interpret(older, inputs), same = interpret(ours, inputs);
+  for (const auto& [at, golden] : {std::pair(size_t{0}, "dora.linear"), {size_t{1}, "dora.conv"}}) {
+    EXPECT_LE(distance(same[at], tensors.at(golden)), 1e-6) << golden;
+    EXPECT_GE(distance(theirs[at], tensors.at(golden)), 1e-2) << golden;
+  }
+}
+
+TEST(PeftFiles, AreNotWrittenWithWhatIsNotFinite) {
+  const TempFolder folder;
+  Adapter adapter = create_adapter(every_layer(), {.target = "net.fc", .rank = 2, .stored = DType::f16});
+  adapter.layers[0].b.data<float>()[0] = 1e6f;
+  const std::string refused = error_of([&] { save_adapter(adapter, folder.path() / "adapter"); });
+  EXPECT_NE(refused.find("net.fc.lora_B.weight\" has values that are not finite in f16"), std::string::npos) << refused;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "adapter"));
+  adapter.stored = DType::f32;
+  check_values(adapter);
+}
 
 TEST(PeftFiles, ComeBackAsTheyWere) {
   const TempFolder folder;

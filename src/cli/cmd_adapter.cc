@@ -1,4 +1,5 @@
 // sparkpilot adapter: LoRA and DoRA adapters made, shown, merged into a model's weights, taken out, compared.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -96,10 +97,17 @@ int create(const Program& program, const AdapterFlags& flags) {
   AdapterPlan plan;
   Adapter adapter;
   with_file(flags.model, [&] { adapter = create_adapter(base, options, &plan); });
-  for (const std::string& tag : flags.tags) adapter.tags.insert(split_assignment(tag, "--tag"));
+  for (const std::string& tag : flags.tags) {
+    const auto [at, fresh] = adapter.tags.insert(split_assignment(tag, "--tag"));
+    if (!fresh) fail("--tag {}: given twice", at->first);
+  }
   if (adapter.base_name.empty()) adapter.base_name = fs::path(flags.model).stem().string();
   save_adapter(adapter, flags.out);
   const double share = static_cast<double>(adapter.bytes()) / static_cast<double>(std::max<int64_t>(base_bytes, 1));
+  if (share > 1 && !program.quiet) {
+    note(fmt::format("the adapter is larger than the model: {} beside {}", human_bytes(adapter.bytes()),
+                     human_bytes(base_bytes)));
+  }
   Json skipped = Json::array();
   Table table({"layer", "weights", "rank", ""});
   for (const AdapterPlan::Row& row : plan.rows) {
@@ -183,6 +191,9 @@ int merge(const Program& program, const AdapterFlags& flags) {
   }
   std::vector<MergedOutput> outputs;
   const bool alone = model.adapters.size() == 1 && model.adapters[0].by == 1;
+  if (!alone && !flags.no_check && !program.quiet) {
+    note("the merged model is not checked: only one adapter with scale 1 can be compared with its nodes");
+  }
   if (alone && !flags.no_check) {
     const auto sized = [&](Graph graph) {
       with_file(flags.model, [&] { fix_dimensions(graph, dims_of(flags.sizes), shapes_of(flags.sizes)); });
@@ -193,9 +204,10 @@ int merge(const Program& program, const AdapterFlags& flags) {
   }
   write_model(merged, flags.out, read);
   const std::optional<int64_t> bytes = file_bytes(flags.out);
+  const int code = std::ranges::all_of(outputs, &MergedOutput::equal) ? kDone : kCheckFailed;
   if (program.json) {
     print_json({{"file", flags.out}, {"file_bytes", bytes ? Json(*bytes) : Json()}, {"outputs", json_check(outputs)}});
-    return kDone;
+    return code;
   }
   if (!outputs.empty()) {
     Table table({"output", "change by the adapter", "merged against unmerged", "rounding of the weights", ""});
@@ -207,7 +219,7 @@ int merge(const Program& program, const AdapterFlags& flags) {
     print(table.str() + "\n");
   }
   print(fmt::format("{}  {}\n", flags.out, bytes ? human_bytes(*bytes) : "-"));
-  return kDone;
+  return code;
 }
 
 int unmerge(const Program& program, const AdapterFlags& flags) {
@@ -300,8 +312,10 @@ void add_adapter(Program& program, Command app) {
   creator
       .add_option("--max-size", flags->max_size, "share of the model's tensor bytes, or bytes: 1% (the default), 200kB")
       .type_name("SIZE");
-  add_choice(creator, "--dtype", flags->dtype, {"auto", "fp32", "fp16", "bf16"},
-             "how the tensors are stored; auto: as most of the model's weights", "TYPE");
+  add_choice(
+      creator, "--dtype", flags->dtype, {"auto", "fp32", "fp16", "bf16"},
+      "how the tensors are stored; auto: as most of the model's weights. Of 16 bits DoRA's magnitudes are rounded",
+      "TYPE");
   add_list(creator, "--tag", flags->tags, "KEY=VALUE", "a note for its config, such as car=CIVIC (repeatable)");
   add_number(creator, "--seed", flags->seed, "seed of the random numbers that A begins with");
 

@@ -52,37 +52,48 @@ bool is_own_teacher(const TrainFlags& flags, const train::StudentOptions& studen
   });
 }
 
+// What matters most first: a narrow terminal shows the beginning.
 std::string step_text(const train::TrainingStep& step) {
-  std::string out = fmt::format("update {}, loss {:.4g}, rate {:.2g}, {:.0f} samples/s", step.update, step.loss,
-                                step.rate, step.samples_per_second);
-  if (step.waited > 0.05) out += fmt::format(", {:.0f} % waiting for data", 100 * step.waited);
+  std::string out = fmt::format("update {}, loss {:.4g}", step.update, step.loss);
   if (step.evaluation_loss) out += fmt::format(", evaluation {:.4g}", *step.evaluation_loss);
+  if (step.seconds_left) out += ", left " + human_time(*step.seconds_left);
   if (const std::optional<int64_t> memory = peak_memory_bytes()) out += ", " + human_bytes(*memory);
-  return step.seconds_left ? out + ", left " + human_time(*step.seconds_left) : out;
+  out += fmt::format(", {:.0f} samples/s", step.samples_per_second);
+  if (step.waited > 0.05) out += fmt::format(", {:.0f} % waiting for data", 100 * step.waited);
+  return out + fmt::format(", rate {:.2g}", step.rate);
+}
+
+// What is saved of a run that met what is not finite; `refused`: why it could not be.
+std::string saved_text(const train::TrainingSummary& summary, const std::string& refused) {
+  if (!refused.empty()) return "nothing is saved: " + refused;
+  const fs::path& from = summary.best.empty() ? summary.checkpoint : summary.best;
+  if (from.empty()) return "nothing is saved: there is no checkpoint from before";
+  return fmt::format("what is saved is from {}", from.string());
 }
 
 void report_text(const Program& program, const train::TrainingSummary& summary, const std::vector<fs::path>& written,
-                 const fs::path& out) {
+                 const std::string& refused, const fs::path& out) {
   const std::string page = (out / kPageFile).string();
   Json files = Json::array();
   for (const fs::path& path : written) files.push_back(path.string());
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   if (program.json) {
     print_json({{"ended", train::name(summary.ended)},
-                {"reason", summary.reason},
+                {"reason", summary.reason.empty() ? Json() : Json(summary.reason)},
                 {"updates", summary.progress.updates},
                 {"seconds", summary.progress.seconds},
                 {"first_loss", number(summary.first_loss)},
                 {"loss", number(summary.loss)},
                 {"evaluation_loss", number(summary.evaluation_loss)},
                 {"best_evaluation_loss", number(summary.progress.best)},
-                {"checkpoint", summary.checkpoint.string()},
+                {"checkpoint", summary.checkpoint.empty() ? Json() : Json(summary.checkpoint.string())},
                 {"written", files},
                 {"report_html", page}});
   } else {
     const auto text = [](const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; };
-    print(fmt::format("{} after {} updates, {}: loss {} to {}", train::name(summary.ended), summary.progress.updates,
-                      human_time(summary.progress.seconds), text(summary.first_loss), text(summary.loss)));
+    print(fmt::format("{} after {}, {}: loss {} to {}", train::name(summary.ended),
+                      count_of(summary.progress.updates, "update"), human_time(summary.progress.seconds),
+                      text(summary.first_loss), text(summary.loss)));
     if (summary.progress.best) {
       print(fmt::format(", best evaluation {:.4g} after {}", *summary.progress.best, summary.progress.best_updates));
     }
@@ -91,7 +102,9 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
     print("report: " + page + "\n");
   }
   if (summary.ended != train::Ended::not_finite) return;
-  note(fmt::format("{}{}", summary.reason, summary.batch.empty() ? "" : "; the batch is in " + summary.batch.string()));
+  note(fmt::format("{}{}; {}", summary.reason,
+                   summary.batch.empty() ? "" : "; the batch is in " + summary.batch.string(),
+                   saved_text(summary, refused)));
 }
 
 // One run, in each of its processes.
@@ -127,6 +140,7 @@ class TrainRun {
   const char* target_name() const { return flags_.labels == "labels" ? "what is true" : "teacher"; }
   // Work on the page that may fail without harm to the run.
   void for_page(const std::function<void()>& work);
+  void save();
   void write_page();
   bool is_first() const { return comm_.rank() == 0; }
   bool tells() const { return is_first() && !program_.quiet; }
@@ -149,6 +163,7 @@ class TrainRun {
   std::vector<std::string> page_notes_;
   train::TrainingSummary summary_;
   std::vector<fs::path> written_;
+  std::string refused_;  // why nothing was, where what is trained is not finite
 };
 
 void TrainRun::prepare() {
@@ -166,12 +181,17 @@ void TrainRun::prepare() {
   if (resume_) flags_.out = flags_.resume;
   check_train_flags(flags_);
   settle_paths(program_, flags_);
+  if (!resume_ && fs::exists(fs::path(flags_.out) / train::kDatasetFile)) {
+    fail("--out {}: is the folder of a data set, expected one for a run", flags_.out);
+  }
   all_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::train,
                                                   .augment = {.warp_degrees = flags_.warp_degrees,
                                                               .brightness = flags_.brightness,
                                                               .seed = flags_.seed}});
   if (std::ranges::any_of(all_->info().routes, &train::DatasetRoute::validation)) {
     validation_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::validation});
+  } else if (flags_.patience > 0) {
+    fail("--patience {}: {} has no samples for validation, and so no evaluations", flags_.patience, flags_.data);
   }
   if (flags_.overfit > all_->size()) {
     fail("--overfit {}: {} has {} for training", flags_.overfit, flags_.data, count_of(all_->size(), "sample"));
@@ -223,7 +243,6 @@ void TrainRun::prepare() {
   }
   begin_features();
   if (flags_.dry_run || !is_first()) return;
-  write_train_command(flags_, {settings.session.threads, device_});
   for_page([&] { begin_key_frames(); });
 }
 
@@ -398,11 +417,11 @@ void TrainRun::begin_key_frames() {
 }
 
 void TrainRun::write_page() {
-  const bool best = !summary_.best.empty();
+  if (written_.empty()) key_frames_.reset();  // a note says that nothing is saved
   if (key_frames_) {
     for_page([&] {
-      const int64_t updates = best ? summary_.progress.best_updates : summary_.progress.updates;
-      key_frames_->draw(*steps_, averages(), fmt::format("after {} updates", updates), target_name());
+      key_frames_->draw(*steps_, averages(), fmt::format("after {}", count_of(steps_->updates(), "update")),
+                        target_name());
     });
   }
   train::RunPage page{.out = flags_.out, .summary = summary_, .notes = page_notes_};
@@ -478,6 +497,7 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
     trainer.rollout = &*rolled_out_;
     trainer.renew_rollout = [&](bool average) { rollout_->renew(*steps_, average, comm_); };
   }
+  trainer.begun = [&] { write_train_command(flags_, {program_options_.session.threads, device_}); };
   trainer.comm = &comm_;
   trainer.interrupt = &interrupt;
   if (tells()) trainer.say = [](const std::string& text) { note(text); };
@@ -493,10 +513,23 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
   }
   comm_.together([&] {
     if (!is_first()) return;
-    if (!summary_.best.empty() && summary_.best != summary_.checkpoint) train::load_states(summary_.best, *steps_);
-    written_ = student_->save(*steps_, flags_.out, averages(), flags_.merged);
+    save();
     write_page();
   });
+}
+
+// Of the best evaluation, else of the end; where that is not finite, of the last checkpoint, which is.
+void TrainRun::save() {
+  const bool failed = summary_.ended == train::Ended::not_finite;
+  const fs::path& from = summary_.best.empty() ? summary_.checkpoint : summary_.best;
+  try {
+    if (!from.empty() && (failed || from != summary_.checkpoint)) train::load_states(from, *steps_);
+    if (!from.empty()) written_ = student_->save(*steps_, flags_.out, averages(), flags_.merged);
+  } catch (const Error& error) {
+    if (!failed) throw;
+    refused_ = error.what();
+  }
+  if (failed) page_notes_.push_back(saved_text(summary_, refused_));
 }
 
 // A few steps and an evaluation of what was asked for, and what they take. How much more a larger batch takes is told
@@ -540,17 +573,17 @@ int TrainRun::try_steps() {
                 {"batch_that_fits", fits ? Json(*fits) : Json()}});
     return kDone;
   }
-  print(
-      fmt::format("{} parameters{}, {} samples\n{} ms a step of {} samples on {} threads: {:.0f} samples a second\n"
-                  "{} of {} memory at most, {} for each further sample of a batch{}\n"
-                  "{} for the activations of a step{}\n",
-                  human_count(static_cast<double>(student_->parameters())),
-                  bytes > 0 ? ", adapter " + human_bytes(bytes) : "", samples_->size(), human_ms(seconds * 1e3), batch,
-                  threads, rate, human_bytes(memory), human_bytes(physical_memory()), human_bytes(a_sample),
-                  fits ? ": " + fits_text(*fits) : "", human_bytes(activations.bytes),
-                  activations.nodes_again > 0 ? fmt::format(": {} nodes are computed again, about {:.0f} % more work",
-                                                            activations.nodes_again, 100 * activations.share_again)
-                                              : ""));
+  print(fmt::format(
+      "{} parameters{}, {}\n{} ms a step of {} on {}: {:.0f} samples a second\n"
+      "{} of {} memory at most, {} for each further sample of a batch{}\n"
+      "{} for the activations of a step{}\n",
+      human_count(static_cast<double>(student_->parameters())), bytes > 0 ? ", adapter " + human_bytes(bytes) : "",
+      count_of(samples_->size(), "sample"), human_ms(seconds * 1e3), count_of(batch, "sample"),
+      count_of(threads, "thread"), rate, human_bytes(memory), human_bytes(physical_memory()), human_bytes(a_sample),
+      fits ? ": " + fits_text(*fits) : "", human_bytes(activations.bytes),
+      activations.nodes_again > 0 ? fmt::format(": {} nodes are computed again, about {:.0f} % more work",
+                                                activations.nodes_again, 100 * activations.share_again)
+                                  : ""));
   return kDone;
 }
 
@@ -560,13 +593,14 @@ int TrainRun::report() const {
     const Json summary = earlier_summary();
     if (program_.json) print_json(summary);
     else
-      print(fmt::format(
-          "{}: nothing is left to do: {} after {} updates. --updates, --epochs or --minutes let it go on.\n",
-          flags_.out, summary["ended"].get<std::string>(),
-          summary.contains("updates") ? json_text(summary["updates"]) : "?"));
+      print(fmt::format("{}: nothing is left to do: {} after {}. --updates, --epochs or --minutes let it go on.\n",
+                        flags_.out, summary["ended"].get<std::string>(),
+                        summary.contains("updates") && summary["updates"].is_number_integer()
+                            ? count_of(summary["updates"].get<int64_t>(), "update")
+                            : "? updates"));
     return kDone;
   }
-  if (is_first()) report_text(program_, summary_, written_, flags_.out);
+  if (is_first()) report_text(program_, summary_, written_, refused_, flags_.out);
   return summary_.ended == train::Ended::not_finite ? kCheckFailed : kDone;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <type_traits>
 
 #include "adapters/load_model.h"
 #include "base/error.h"
@@ -49,6 +50,21 @@ void set_teachers(const fs::path& teacher, std::vector<train::StudentNetwork>& n
                                                : fs::path();
     if (each.teacher.empty()) fail("--teacher {}: holds no {} network", teacher.string(), each.role);
   }
+}
+
+// Takes a flag's value from the file. Fails (user) on a number that is none, or has a fraction where none may be.
+template <typename T>
+void take_flag(const Json& json, const char* name, T& value) {
+  if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+    const bool fits = std::is_unsigned_v<T>   ? json.is_number_unsigned()
+                      : std::is_integral_v<T> ? json.is_number_integer()
+                                              : json.is_number();
+    if (!fits) {
+      fail("\"{}\" is {}, expected a {}number{}", name, json_text(json), std::is_integral_v<T> ? "whole " : "",
+           std::is_unsigned_v<T> ? " from 0" : "");
+    }
+  }
+  json.get_to(value);
 }
 
 }  // namespace
@@ -162,14 +178,14 @@ TrainPlace read_train_command(const fs::path& path, const std::vector<std::strin
       std::optional<Json> json = parse_bounded(text);
       if (!json || json->at("format") != "sparkpilot training command") fail("not written by sparkpilot train");
       if (json->at("version") != 1) fail("version {}, expected 1", json_text(json->at("version")));
-      json->at("threads").get_to(place.threads);
+      if (json->contains("threads")) take_flag(json->at("threads"), "threads", place.threads);
       if (json->contains("device")) json->at("device").get_to(place.device);
       for (const char* known : {"format", "version", "threads", "device"}) json->erase(known);
       each_flag(flags, [&](const char* name, auto& value) {
         std::string flag = std::string("--") + name;
         std::ranges::replace(flag, '_', '-');
         const bool wins = is_model_flag(flag) ? other_model : std::ranges::find(given, flag) != given.end();
-        if (!wins && json->contains(name)) json->at(name).get_to(value);
+        if (!wins && json->contains(name)) take_flag(json->at(name), name, value);
         json->erase(name);
       });
       if (!json->empty()) fail("\"{}\" is no flag of train", json->begin().key());

@@ -139,9 +139,9 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
   };
   compare("seed", now.seed, then.seed);
   compare("batch", now.batch, then.batch);
-  compare("micro-batches", now.micro_batches, then.micro_batches);
-  compare("threads", now.threads, then.threads);
-  compare("processes", now.processes, then.processes);
+  compare("number of micro-batches", now.micro_batches, then.micro_batches);
+  compare("number of threads", now.threads, then.threads);
+  compare("number of processes", now.processes, then.processes);
   compare("precision", now.precision, then.precision);
   compare("precision of frozen weights", now.base, then.base);
   compare("optimizer", now.optimizer, then.optimizer);
@@ -250,18 +250,22 @@ void load_states(const fs::path& checkpoint, TrainingProgram& program) {
   }
 }
 
+// Renamed first: a folder that keeps its name is whole.
+void remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path aside = checkpoint.parent_path() / (std::string(kAside) + checkpoint.filename().string());
+  std::error_code ignored;  // what cannot be removed is only in the way
+  fs::remove_all(aside, ignored);
+  fs::rename(checkpoint, aside, ignored);
+  fs::remove_all(aside, ignored);
+}
+
 void drop_checkpoints(const fs::path& folder, int keep, int64_t best) {
   std::map<int64_t, fs::path> all = find_checkpoints(folder);
   for (int i = 0; i < keep && !all.empty(); ++i) all.erase(std::prev(all.end()));
   all.erase(best);
-  std::error_code ignored;  // what cannot be removed is only in the way
-  for (const auto& [updates, path] : all) {
-    // Renamed first: a folder that keeps its name is whole.
-    const fs::path aside = folder / (std::string(kAside) + path.filename().string());
-    fs::remove_all(aside, ignored);
-    fs::rename(path, aside, ignored);
-  }
-  std::vector<fs::path> left;
+  for (const auto& [updates, path] : all) remove_checkpoint(path);
+  std::error_code ignored;
+  std::vector<fs::path> left;  // by killed runs
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (entry.path().filename().string().starts_with(kAside)) left.push_back(entry.path());
   }

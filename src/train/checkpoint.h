@@ -41,7 +41,7 @@ struct RunIdentity {
   std::string processor, program;   // instruction sets, or the GPU; version
   bool operator==(const RunIdentity&) const = default;
 };
-// A line for each difference: "threads: 2, was 1".
+// A line for each difference: "number of threads: 2, was 1".
 std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& then);
 
 struct Checkpoint {
@@ -63,6 +63,9 @@ Checkpoint load_checkpoint(const std::filesystem::path& checkpoint);
 // Reads the states into the program. Fails (user), naming the file and the state, if the program has other states than
 // the checkpoint, or the file's bytes are not those that were written.
 void load_states(const std::filesystem::path& checkpoint, TrainingProgram& program);
+
+// Removes one checkpoint, as far as it can be.
+void remove_checkpoint(const std::filesystem::path& checkpoint);
 
 // Removes all but the `keep` newest checkpoints and the one at `best`, and what killed runs have left. One process at a
 // time may write into the folder.

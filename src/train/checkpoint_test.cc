@@ -212,7 +212,7 @@ TEST(Checkpoint, SaysWhatDiffers) {
   now.base = "fp8";
   now.dataset = "e";
   EXPECT_EQ(differences(now, then),
-            (std::vector<std::string>{"threads: 1, was 3", "precision: fp32, was bf16",
+            (std::vector<std::string>{"number of threads: 1, was 3", "precision: fp32, was bf16",
                                       "precision of frozen weights: fp8, was fp32", "dataset: e, was d"}));
 }
 

@@ -74,7 +74,8 @@ struct BuildResult {
 
 // Both say through `note`, before they begin, how large the data set will be and how much of the disk is free. Fail
 // (user) if the folder holds something else, or a data set of another teacher or other options; if another process
-// writes there; if the disk cannot hold it; if nothing can be driven; if the teacher's output is not finite.
+// writes there; if the disk cannot hold it, or `max_bytes` no clip of it; if nothing can be driven; if the teacher's
+// output is not finite.
 BuildResult build_dataset(std::span<const drive::Route> routes, const BuildOptions& options);
 // Of the driver camera's frames, for a driver monitoring model. Speed and what the driver does leave no frame out.
 BuildResult build_driver_dataset(std::span<const drive::Route> routes, const BuildOptions& options);

@@ -469,6 +469,28 @@ TEST_F(BuildSynthetic, ATeacherMayAnswerBesides) {
   EXPECT_LT(worst, 0.02) << "rounded to 16 bits, and the number of threads may change the last bits";
 }
 
+// Of labels only what is not zero in all samples is stored, so a minute of the widest outputs, with a teacher's and
+// with every frame, takes less than 500 MB.
+TEST_F(BuildSynthetic, AMinuteTakesLessThanHalfAGigabyte) {
+  save_onnx(build_zoo_model("tiny_supercombo"), folder_ / "wide.onnx");
+  build_.models = {};
+  build_.models.supercombo = folder_ / "wide.onnx";
+  build_.teacher = true;
+  build_.every = 1;
+  roads_.routes = 1;
+  roads_.seconds = 2;
+  const BuildResult result = build_synthetic_dataset(roads_, build_);
+  ASSERT_EQ(result.counts.samples, 40);
+  EXPECT_LE(result.counts.bytes / 40 * 1200, 500'000'000);
+  const SafetensorsReader rows(rows_file(build_.out, Dataset(build_.out).clips()[0].name));
+  const auto* const kept = rows.find("labels.supercombo.columns");
+  ASSERT_NE(kept, nullptr);
+  EXPECT_LT(kept->rows(), 1300);
+  EXPECT_EQ(rows.find("labels.supercombo")->shape, (Shape{40, kept->rows()}));
+  // 20.2 kB a row, without pictures and the headers of both files.
+  EXPECT_LT(static_cast<int64_t>(fs::file_size(rows.path())) / 40, 21'500);
+}
+
 // More routes later; which are for validation does not change.
 TEST_F(BuildSynthetic, TakesMoreRoutesLater) {
   build_.validation = 0.4;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -51,6 +52,25 @@ bool in_range(const std::vector<float>& values) {
 
 std::string outputs_column(const char* what, const DatasetNetwork& network) {
   return fmt::format("{}.{}", what, network.role);
+}
+
+std::string kept_column(const std::string& labels) { return labels + ".columns"; }
+
+// Most of labels is zero in all samples, such as scales and other hypotheses: only the rest is stored, and which
+// columns it is.
+void add_labels(SafetensorsFile& file, const std::string& name, const std::vector<std::vector<float>>& rows,
+                int64_t width) {
+  std::vector<int64_t> kept;
+  for (int64_t k = 0; k < width; ++k) {
+    if (std::ranges::any_of(rows, [&](const auto& row) { return row[static_cast<size_t>(k)] != 0; })) kept.push_back(k);
+  }
+  if (kept.empty()) kept.push_back(0);
+  std::vector<float> values;
+  for (const std::vector<float>& row : rows) {
+    for (const int64_t k : kept) values.push_back(row[static_cast<size_t>(k)]);
+  }
+  file.tensors.emplace_back(name, floats_tensor(Shape{std::ssize(rows), std::ssize(kept)}, values));
+  file.tensors.emplace_back(kept_column(name), Tensor::of<int64_t>(Shape{std::ssize(kept)}, kept));
 }
 
 }  // namespace
@@ -174,15 +194,18 @@ SafetensorsFile ClipWriter::rows_of(std::map<std::string, std::string> metadata)
     file.tensors.emplace_back("features", floats_tensor(Shape{rows, drive::kFeatures}, values));
   }
   for (size_t n = 0; n < info_.networks.size(); ++n) {
-    const auto flat = [&](const char* what, std::vector<std::vector<float>> Targets::*outputs, bool round) {
+    const DatasetNetwork& network = info_.networks[n];
+    if (info_.teacher) {
       std::vector<float> values;
-      for (const Targets& t : targets_) values.insert(values.end(), (t.*outputs)[n].begin(), (t.*outputs)[n].end());
-      file.tensors.emplace_back(
-          outputs_column(what, info_.networks[n]),
-          floats_tensor(Shape{samples, info_.networks[n].width}, values, round && in_range(values)));
-    };
-    if (info_.teacher) flat("teacher", &Targets::teacher, true);
-    if (info_.source == Source::synthetic) flat("labels", &Targets::labels, false);
+      for (const Targets& t : targets_) values.insert(values.end(), t.teacher[n].begin(), t.teacher[n].end());
+      file.tensors.emplace_back(outputs_column("teacher", network),
+                                floats_tensor(Shape{samples, network.width}, values, in_range(values)));
+    }
+    if (info_.source == Source::synthetic) {
+      std::vector<std::vector<float>> labels;
+      for (const Targets& t : targets_) labels.push_back(t.labels[n]);
+      add_labels(file, outputs_column("labels", network), labels, network.width);
+    }
   }
   if (info_.of_driver()) return file;
   std::vector<float> plans, valid;
@@ -319,8 +342,22 @@ void ClipReader::open_rows(const DatasetInfo& info) {
   for (const DatasetNetwork& network : info.networks) {
     if (info.teacher)
       check_column(rows_file_, outputs_column("teacher", network), DType::f32, samples(), network.width);
-    if (info.source == Source::synthetic)
-      check_column(rows_file_, outputs_column("labels", network), DType::f32, samples(), network.width);
+    if (info.source != Source::synthetic) continue;
+    const std::string labels = outputs_column("labels", network);
+    int64_t width = network.width;
+    if (const auto* const columns = rows_file_.find(kept_column(labels))) {  // else all are stored
+      width = columns->rows();
+      check_column(rows_file_, kept_column(labels), DType::i64, width, 1);
+      if (width < 1 || width > network.width) fail("tensor \"{}\" has {} columns", kept_column(labels), width);
+      std::vector<int64_t>& kept = kept_[labels];
+      kept.resize(static_cast<size_t>(width));
+      rows_file_.read(kept_column(labels), 0, width, reinterpret_cast<std::byte*>(kept.data()));
+      const bool rising = std::ranges::adjacent_find(kept, std::greater_equal()) == kept.end();
+      if (!rising || kept.front() < 0 || kept.back() >= network.width) {
+        fail("tensor \"{}\" does not hold rising columns below {}", kept_column(labels), network.width);
+      }
+    }
+    check_column(rows_file_, labels, DType::f32, samples(), width);
   }
   if (driver) return;
   check_column(rows_file_, "driven.plan", DType::f32, samples(), kPlanValues);
@@ -363,7 +400,12 @@ void ClipReader::floats(const std::string& name, int64_t row, std::span<float> o
 }
 
 void ClipReader::target(int64_t sample, const std::string& name, std::span<float> out) const {
-  floats(name, sample, out);
+  const auto found = kept_.find(name);
+  if (found == kept_.end()) return floats(name, sample, out);
+  std::vector<float> values(found->second.size());
+  floats(name, sample, values);
+  std::ranges::fill(out, 0.0F);
+  for (size_t i = 0; i < values.size(); ++i) out[static_cast<size_t>(found->second[i])] = values[i];
 }
 
 void ClipReader::picture(int64_t sample, InputKind kind, std::span<uint8_t> out) const {

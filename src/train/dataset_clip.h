@@ -151,6 +151,7 @@ class ClipReader {
   std::vector<int64_t> frame_id_, picture_, sample_row_;
   std::vector<int64_t> desire_, ran_before_, ran_rows_;  // ran_before_: how many of ran_rows_ are above this row
   std::map<std::string, std::vector<float>> columns_;
+  std::map<std::string, std::vector<int64_t>> kept_;  // of labels: which values of a sample are stored, else zeros
   int64_t pictures_ = 0, bytes_ = 0;
   LeftOut left_out_;
 };

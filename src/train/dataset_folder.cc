@@ -107,13 +107,19 @@ void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
     const double after = std::floor(static_cast<double>(info_.routes.size() + 1) * options_.validation + 1e-9);
     info_.routes.push_back({clip.route, after > before});
   }
-  int64_t expected = 0;
+  int64_t expected = 0, missing = 0, smallest = INT64_MAX;
   for (const WantedClip& clip : clips) {
     if (fs::exists(rows_file(options_.out, clip.name))) continue;
-    expected += estimate(clip.frames);
+    const int64_t bytes = estimate(clip.frames);
+    expected += bytes;
+    smallest = std::min(smallest, bytes);
     all_frames_ += clip.frames;
+    ++missing;
   }
   all_clips_ = std::ssize(clips);
+  if (options_.max_bytes > 0 && missing > 0 && missing == all_clips_ && smallest > options_.max_bytes) {
+    fail("--max-bytes {}: no clip fits, the least that works is {} bytes", options_.max_bytes, smallest);
+  }
   const auto space = fs::space(options_.out);
   const auto free = static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
   note(fmt::format("{}: at most {} more in {}, {} of the disk are free{}", options_.out.string(), megabytes(expected),
@@ -127,8 +133,9 @@ void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
   const bool validates =
       std::any_of(info_.routes.begin(), info_.routes.end(), [](const auto& r) { return r.validation; });
   if (!validates && options_.validation > 0) {
-    note(fmt::format("{} are too few to take {:.0f} % for validation: none is",
-                     count_of(std::ssize(info_.routes), "route"), 100 * options_.validation));
+    note(fmt::format("{} {} too few to take {:.0f} % for validation: none is",
+                     count_of(std::ssize(info_.routes), "route"), info_.routes.size() == 1 ? "is" : "are",
+                     100 * options_.validation));
   }
   save_dataset_info(options_.out, info_);
   started_ = now_ns();

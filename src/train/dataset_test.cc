@@ -103,6 +103,52 @@ TEST_F(SmallDataset, SixteenBitsAreForOutputsAndWhatFits) {
   EXPECT_EQ(as_floats(blocks[6], data.fields()[6])[0], 1e6F);
 }
 
+TEST_F(SmallDataset, StoresTheLabelsThatAreNotZero) {
+  info_.source = Source::synthetic;
+  save_dataset_info(folder_.path(), info_);
+  ClipWriter writer(info_);
+  writer.begin(folder_.path(), "log--0", "dongle|log");
+  for (int64_t i = 0; i < 3; ++i) {
+    Targets targets = small_targets(info_, i);
+    for (std::vector<float>& labels : targets.labels) std::ranges::fill(labels, 0.0F);
+    targets.labels[0][500] = 0.1F;
+    targets.labels[0][7] = i == 1 ? 1.0F : 0.0F;
+    writer.add(small_step(i), &targets);
+  }
+  writer.commit();
+  const auto field_of = [](const Dataset& data, const char* name) {
+    const auto fields = data.fields();
+    return static_cast<size_t>(std::ranges::find(fields, name, &Field::name) - fields.begin());
+  };
+  {
+    const SafetensorsReader shard(rows());
+    EXPECT_EQ(shard.find("labels.vision")->shape, (Shape{3, 2}));
+    EXPECT_EQ(shard.find("labels.policy")->shape, (Shape{3, 1}));
+    const Dataset data(folder_.path());
+    data.check();
+    const size_t vision = field_of(data, "labels.vision"), policy = field_of(data, "labels.policy");
+    for (int64_t i = 0; i < 3; ++i) {
+      const auto blocks = read_sample(data, i);
+      std::vector<float> expected(513);
+      expected[500] = 0.1F;
+      expected[7] = i == 1 ? 1.0F : 0.0F;
+      EXPECT_EQ(as_floats(blocks[vision], data.fields()[vision]), expected) << i;
+      EXPECT_EQ(as_floats(blocks[policy], data.fields()[policy]), std::vector<float>(3)) << i;
+    }
+  }
+  const std::string columns = "labels.vision.columns";
+  for (const std::vector<int64_t>& wrong : {std::vector<int64_t>{500, 7}, {7, 7}, {-1, 7}, {7, 513}}) {
+    change(columns, [&](Tensor& value) { value = Tensor::of<int64_t>(Shape{2}, wrong); });
+    expect_refused(open(), rows(), "\"" + columns + "\" does not hold rising columns");
+  }
+  change(columns, [](Tensor& value) { value = Tensor::of<int64_t>(Shape{3}, std::vector<int64_t>{1, 7, 500}); });
+  expect_refused(open(), rows(), "\"labels.vision\" has shape");
+  change(columns, [](Tensor& value) { value = Tensor::zeros(DType::i64, {600}); });
+  expect_refused(open(), rows(), "has 600 columns");
+  change(columns, [](Tensor& value) { value = Tensor::zeros(DType::f32, {2}); });
+  expect_refused(open(), rows(), "\"" + columns + "\" is f32");
+}
+
 TEST_F(SmallDataset, SplitsByRouteAndKnowsItsClips) {
   write_small_clip(folder_.path(), info_, 5, "log--10");
   write_small_clip(folder_.path(), info_, 2, "log--9");

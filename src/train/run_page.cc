@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/version.h"
 
 namespace sparkpilot::train {
@@ -130,7 +131,7 @@ void add_headlines(drive::Page& page, const TrainingSummary& summary, const Metr
   }
   if (summary.progress.best) {
     out.push_back({"best evaluation", number(*summary.progress.best),
-                   fmt::format("after {} updates", summary.progress.best_updates)});
+                   "after " + count_of(summary.progress.best_updates, "update")});
   }
   const bool evaluated = find(metrics.evaluation, "plan_error_4s") != nullptr;
   if (const Series* plan = find(evaluated ? metrics.evaluation : metrics.training, "plan_error_4s")) {

@@ -24,6 +24,7 @@
 #include "passes/small_weights.h"
 #include "route/contract/outputs.h"
 #include "sparkpilot/builder.h"
+#include "tensor/finite.h"
 #include "train/compose.h"
 #include "train/dataset_labels.h"
 #include "train/first_weights.h"
@@ -441,7 +442,11 @@ Graph Student::trained_model(const Network& network, const TrainingProgram& prog
   for (int i = 0; i < out.value_count(); ++i) {
     Value& v = out.value(ValueId{i});
     const auto found = trained.find(v.name);
-    if (v.kind == ValueKind::constant && found != trained.end()) v.constant = convert(found->second, v.dtype);
+    if (v.kind != ValueKind::constant || found == trained.end()) continue;
+    v.constant = convert(found->second, v.dtype);
+    if (!all_finite(v.constant.view())) {
+      fail("the trained \"{}\" has values that are not finite in {}", v.name, sparkpilot::name(v.dtype));
+    }
   }
   mark_as_trained(out);
   return out;
@@ -465,17 +470,21 @@ void Student::check_save(const fs::path& out, bool merged) const {
 
 std::vector<fs::path> Student::save(const TrainingProgram& program, const fs::path& out, bool average,
                                     bool merged) const {
-  std::vector<fs::path> paths;
+  std::vector<Adapter> adapters;
+  std::vector<Graph> models;
   for (const Network& network : networks_) {
-    if (network.adapter) {
-      const fs::path folder = out / (networks_.size() > 1 ? "adapter_" + network.from.role : "adapter");
-      save_adapter(trained_adapter(network, program, average), folder);
-      paths.push_back(folder);
-    }
-    if (network.adapter && !merged) continue;
-    const fs::path file = model_file(network, out);
+    if (network.adapter) check_values(adapters.emplace_back(trained_adapter(network, program, average)));
+    if (!network.adapter || merged) models.push_back(trained_model(network, program, average));
+  }
+  std::vector<fs::path> paths;
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    paths.push_back(out / (networks_.size() > 1 ? "adapter_" + networks_[i].from.role : "adapter"));
+    save_adapter(adapters[i], paths.back());
+  }
+  for (size_t i = 0; i < models.size(); ++i) {
+    const fs::path file = model_file(networks_[i], out);
     make_folders(out);
-    save_onnx(trained_model(network, program, average), file);
+    save_onnx(models[i], file);
     paths.push_back(file);
   }
   return paths;

@@ -104,7 +104,8 @@ class Student {
 
   // What was trained, with the parameters or their moving average: an adapter in out/adapter, or for two networks in
   // out/adapter_<role>, in AdapterOptions::stored; in mode full, and with `merged`, models in out/<the file's name>.
-  // Returns the paths.
+  // Returns the paths. Fails (user) before a file is written if a value is not finite in the type that it is written
+  // in.
   std::vector<std::filesystem::path> save(const TrainingProgram& program, const std::filesystem::path& out,
                                           bool average, bool merged) const;
 

@@ -393,6 +393,45 @@ TEST_F(StudentTest, TellsItsOutputsForChosenSamples) {
   EXPECT_EQ(places, (std::vector<size_t>{0, 1, 2, 3, 4, 5, 6}));
 }
 
+TEST_F(StudentTest, MagnitudesAndBiasesAreNotDecayed) {
+  for (const TrainMode mode : {TrainMode::adapter, TrainMode::full}) {
+    StudentOptions options{.networks = policy(), .batch = 2, .mode = mode};
+    options.adapter = {.kind = AdapterKind::dora, .rank = 2};
+    const RandomSamples samples(options.networks, 2);
+    const TrainingProgram program = Student(options, samples.fields()).program({.session = {.threads = 1}});
+    int decayed = 0, not_decayed = 0;
+    for (const Parameter& each : program.parameters()) {
+      const Shape& shape = program.state(each.name).shape();
+      const bool vector = std::ranges::count_if(shape, [](int64_t n) { return n > 1; }) <= 1;
+      if (mode == TrainMode::adapter) {
+        EXPECT_EQ(each.decay, !each.name.ends_with("lora_magnitude_vector")) << each.name;
+      } else {
+        EXPECT_EQ(each.decay, !vector) << each.name << shape.str();
+        EXPECT_FALSE(each.decay && each.name.ends_with(".bias")) << each.name;
+      }
+      ++(each.decay ? decayed : not_decayed);
+    }
+    EXPECT_GT(decayed, 5);
+    EXPECT_GT(not_decayed, 5);
+  }
+}
+
+TEST_F(StudentTest, SavesNothingThatIsNotFinite) {
+  for (const TrainMode mode : {TrainMode::adapter, TrainMode::full}) {
+    StudentOptions options{.networks = both(), .batch = 2, .mode = mode};
+    options.adapter = {.kind = AdapterKind::lora, .rank = 1};
+    options.stored = "fp16";
+    const RandomSamples samples(options.networks, 2);
+    const Student student(options, samples.fields());
+    const TrainingProgram program = student.program({.session = {.threads = 1}});
+    const std::string name = program.parameters().back().name;  // of the second network
+    static_cast<float*>(program.state(name).raw())[0] = 1e6f;   // above f16's largest
+    const std::string refused = error_of([&] { student.save(program, folder_ / "out", false, false); });
+    EXPECT_NE(refused.find("not finite in f16"), std::string::npos) << refused;
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+  }
+}
+
 TEST_F(StudentTest, RefusesWhatDoesNotFit) {
   StudentOptions options{.networks = policy(), .batch = 2};
   options.adapter = {.kind = AdapterKind::lora, .rank = 1};

@@ -10,10 +10,12 @@
 #include "base/error.h"
 #include "base/folder_lock.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "comm/nccl.h"
 #include "hw/cpu.h"
 #include "passes/precision.h"
+#include "tensor/finite.h"
 #include "train/loader.h"
 #include "train/run_files.h"
 
@@ -25,6 +27,9 @@ namespace fs = std::filesystem;
 fs::path checkpoints_of(const fs::path& out) { return out / "checkpoints"; }
 
 double seconds_of(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// NaN has no sign that says anything.
+std::string value_text(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 
 // The samples' field for each input of the program.
 class Feed {
@@ -137,7 +142,10 @@ class TrainingRun {
   bool limited() const { return updates_ && progress_.updates >= *updates_; }
   bool interrupted() const { return options_.interrupt != nullptr && options_.interrupt->load(); }
   bool evaluation_due(bool at_end) const;
-  void save();
+  std::string not_finite_parameter() const;
+  bool is_sound();
+  bool save();
+  void drop_unsound();
   void count_time();
   void stop_not_finite(const std::string& what, const Loader& loader, bool keep);
   std::string optimizer_text() const;
@@ -156,6 +164,7 @@ class TrainingRun {
   RunIdentity identity_;
   RunProgress progress_, saved_;
   bool saved_once_ = false;  // or resumed
+  int64_t first_ = 0;        // updates at the beginning, and at a resume
   TrainingSummary summary_;
   std::optional<Loader> loader_;
   std::optional<MetricsFiles> metrics_;
@@ -241,8 +250,8 @@ void TrainingRun::resume() {
   if (found.empty()) return;
   const fs::path path = found.rbegin()->second;
   if (!options_.resume) {
-    fail("{} holds a run of {} updates: go on with it, or choose another folder", options_.out.string(),
-         found.rbegin()->first);
+    fail("{} holds a run of {}: go on with it, or choose another folder", options_.out.string(),
+         count_of(found.rbegin()->first, "update"));
   }
   const Checkpoint checkpoint = load_checkpoint(path);
   load_states(path, program_);
@@ -308,7 +317,7 @@ std::optional<TrainingStep> TrainingRun::update() {
     for (int i = 0; i < identity_.micro_batches && wrong.empty(); ++i) {
       feed_.give(loader_->next(), [&](const std::string& name) { return program_.input(name); });
       program_.run_gradients();
-      if (!std::isfinite(program_.loss())) wrong = fmt::format("the loss ({})", program_.loss());
+      if (!std::isfinite(program_.loss())) wrong = fmt::format("the loss ({})", value_text(program_.loss()));
       means.add(program_.loss(), [&](size_t report) { return program_.report(report); });
     }
   });
@@ -324,7 +333,7 @@ std::optional<TrainingStep> TrainingRun::update() {
   TrainingStep step;
   step.norm = program_.gradient_norm();
   if (!std::isfinite(step.norm)) {
-    stop_not_finite(fmt::format("the gradient ({})", step.norm), *loader_, is_first());
+    stop_not_finite(fmt::format("the gradient ({})", value_text(step.norm)), *loader_, is_first());
     return std::nullopt;
   }
   step.rate = rate_at(options_.schedule, progress_.updates, updates_.value_or(0));
@@ -414,15 +423,51 @@ std::optional<Ended> TrainingRun::settle(TrainingStep* step) {
   if (out_of_time) return Ended::minutes;
   const bool best = evaluated && progress_.best && progress_.best_updates == progress_.updates;
   const int64_t every = options_.checkpoint_every;
-  if (best || (every == 0 ? evaluated : progress_.updates > 0 && progress_.updates % every == 0)) save();
+  const bool due = best || (every == 0 ? evaluated : progress_.updates > 0 && progress_.updates % every == 0);
+  if (due && !save()) return Ended::not_finite;
   return std::nullopt;
 }
 
-void TrainingRun::save() {
+// What is trained and not finite, averages included; empty if all of it is finite.
+std::string TrainingRun::not_finite_parameter() const {
+  for (const Parameter& each : program_.parameters()) {
+    if (!all_finite(program_.state(each.name).view())) return each.name;
+    if (const std::string average = each.name + "/ema"; program_.options().ema > 0) {
+      if (!all_finite(program_.state(average).view())) return average;
+    }
+  }
+  return {};
+}
+
+// Whether a step can be made with these parameters: what was not finite may be the fault of its batch.
+bool TrainingRun::is_sound() {
+  if (any(!not_finite_parameter().empty())) return false;
+  if (progress_.best && progress_.best_updates == progress_.updates) return true;
+  bool finite = false;
+  together([&] {
+    try {
+      feed_.give(loader_->next(), [&](const std::string& name) { return program_.input(name); });
+      program_.run_gradients();
+      finite = std::isfinite(program_.loss()) && std::isfinite(program_.gradient_norm());
+      program_.discard();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::user) throw;  // else a sample that cannot be read
+    }
+  });
+  return !any(!finite);
+}
+
+// False, with the reason, if what is trained is not finite.
+bool TrainingRun::save() {
   count_time();
   RunProgress before = saved_;
   before.seconds = progress_.seconds;
-  if (saved_once_ && before == progress_) return;  // nothing has happened since
+  if (saved_once_ && before == progress_) return true;  // nothing has happened since
+  const std::string wrong = not_finite_parameter();
+  if (any(!wrong.empty())) {
+    summary_.reason = fmt::format("\"{}\" is not finite after {}", wrong, count_of(progress_.updates, "update"));
+    return false;
+  }
   saved_once_ = true;
   const fs::path folder = checkpoints_of(options_.out);
   together([&] {
@@ -431,6 +476,20 @@ void TrainingRun::save() {
     drop_checkpoints(folder, options_.keep, progress_.best ? progress_.best_updates : -1);
   });
   saved_ = progress_;
+  return true;
+}
+
+// A run that goes on with a checkpoint of these states would stop again at once. One that it was resumed with stays.
+void TrainingRun::drop_unsound() {
+  together([&] {
+    if (!is_first()) return;
+    std::map<int64_t, fs::path> found = find_checkpoints(checkpoints_of(options_.out));
+    if (const auto last = found.find(progress_.updates); last != found.end() && progress_.updates > first_) {
+      remove_checkpoint(last->second);
+      found.erase(last);
+    }
+    summary_.checkpoint = found.empty() ? fs::path() : found.rbegin()->second;
+  });
 }
 
 void TrainingRun::begin_pass() {
@@ -446,6 +505,7 @@ TrainingSummary TrainingRun::run() {
   together([&] {
     if (is_first()) lock.emplace(options_.out);
     resume();
+    if (is_first() && options_.begun) options_.begun();
     std::error_code ignored;
     if (is_first()) fs::remove(options_.out / "summary.json", ignored);  // it is there only where a run has ended
     if (is_first()) metrics_.emplace(options_.out, progress_.updates, progress_.evaluated);
@@ -454,10 +514,10 @@ TrainingSummary TrainingRun::run() {
   begin_pass();
   start_ns_ = counted_ns_ = now_ns();
   start_samples_ = progress_.samples;
+  first_ = progress_.updates;
   std::optional<Ended> ended = settle(nullptr);
-  const int64_t first = progress_.updates;
   while (!ended) {
-    if (options_.renew && progress_.updates > first && progress_.updates % an_epoch_ == 0) begin_pass();
+    if (options_.renew && progress_.updates > first_ && progress_.updates % an_epoch_ == 0) begin_pass();
     std::optional<TrainingStep> step = update();
     if (!step) {
       ended = Ended::not_finite;
@@ -470,7 +530,10 @@ TrainingSummary TrainingRun::run() {
     });
     ended = settle(&*step);
   }
-  save();
+  if ((*ended == Ended::not_finite && !is_sound()) || !save()) {
+    ended = Ended::not_finite;
+    drop_unsound();
+  }
   summary_.ended = *ended;
   summary_.progress = progress_;
   summary_.precision = identity_.precision;

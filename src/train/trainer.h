@@ -53,7 +53,7 @@ enum class Ended : uint8_t {
   minutes,      // the limit by time
   early,        // the evaluation did not improve any more
   interrupted,  // TrainerOptions::interrupt
-  not_finite,   // the loss or a gradient is NaN or infinite
+  not_finite,   // the loss, a gradient or what is trained is NaN or infinite
 };
 // "updates", "minutes", "early stop", "interrupted", "not finite".
 std::string_view name(Ended ended);
@@ -90,6 +90,9 @@ struct TrainerOptions {
   // A second set of samples for evaluations, whose reports have "rollout_" in front; it is renewed first. Null: none.
   const Samples* rollout = nullptr;
   std::function<void(bool average)> renew_rollout = {};
+  // Called in the first process once the folder is this run's: locked, without a run or with the one that goes on,
+  // whose states were read. What it throws ends the run before any other file is written.
+  std::function<void()> begun = {};
   const std::atomic<bool>* interrupt = nullptr;            // once true, the run ends after the update
   std::function<void(const TrainingStep&)> progress = {};  // after each update
   std::function<void(const std::string& line)> say = {};  // what the user should know, such as what differs at --resume
@@ -109,7 +112,8 @@ struct TrainingSummary {
   std::optional<double> first_loss = {};       // of the first of this process
   std::optional<double> evaluation_loss = {};  // of the last evaluation of this process
   std::filesystem::path checkpoint, best;      // the last; that of the best evaluation, empty if there was none
-  // With Ended::not_finite: what was not, and the file with the batch.
+  // With Ended::not_finite: what was not, and the file with the batch, empty if no batch is to blame. `checkpoint` then
+  // is the last with which a step was finite, empty if there is none; the program's states are those of the end.
   std::string reason = {};
   std::filesystem::path batch = {};
 };
@@ -117,8 +121,10 @@ struct TrainingSummary {
 // Trains until a limit. Each input of the program is the samples' field of that name, of which the batch is the first
 // axis; other fields are not used. `validation` may be null; an evaluation takes as many whole batches of it as there
 // are, in their order, and at least one, in which samples repeat where there are fewer. A checkpoint is written at its
-// time, at each best evaluation and at the end; the folder is locked meanwhile. A run that is resumed with the same
-// options on the same machine gives the bits of one that was not interrupted; the times in metrics.jsonl aside.
+// time, at each best evaluation and at the end; the folder is locked meanwhile. What is trained is finite in each, and
+// after Ended::not_finite the last one is removed if this call wrote it and a step with it is not finite. A run that is
+// resumed with the same options on the same machine gives the bits of one that was not interrupted; the times in
+// metrics.jsonl aside.
 //
 // Fails (user) on options and samples that do not fit, on a sample that cannot be read, and if a file cannot be
 // written; the last checkpoint then stays.

@@ -385,6 +385,83 @@ TEST(Trainer, StopsBeforeWhatIsNotFinite) {
   EXPECT_EQ(nlohmann::json::parse(read_text(folder / "run" / "summary.json"))["ended"], "not finite");
 }
 
+// Of a run whose rate destroys it the last state that a step was finite with is kept.
+TEST(Trainer, KeepsWhatWasSound) {
+  const TempFolder folder;
+  const Points samples(20);
+  TrainerOptions options = options_of(folder / "run");
+  options.schedule = {.form = Schedule::constant, .rate = 0.02};
+  options.updates = 5;
+  options.checkpoint_every = 1;
+  TrainingProgram program = program_of();
+  EXPECT_EQ(train(program, samples, nullptr, options).ended, Ended::updates);
+  const std::string states = states_at(folder / "run", 5);
+  options.resume = true;
+  options.updates = 60;
+  options.schedule.rate = 1e30;
+  TrainingSummary summary = train(program, samples, nullptr, options);
+  EXPECT_EQ(summary.ended, Ended::not_finite);
+  EXPECT_EQ(summary.progress.updates, 6);
+  EXPECT_TRUE(summary.reason.ends_with("of update 7 is not finite")) << summary.reason;
+  EXPECT_EQ(summary.checkpoint.filename(), "update_00000005");
+  EXPECT_EQ(find_checkpoints(folder / "run" / "checkpoints").rbegin()->first, 5);
+  EXPECT_EQ(states_at(folder / "run", 5), states);
+  // It goes on from there.
+  options.schedule.rate = 0.02;
+  options.updates = 8;
+  EXPECT_EQ(train(program, samples, nullptr, options).ended, Ended::updates);
+  // The last update alone: no step tells.
+  options.resume = false;
+  options.out = folder / "last";
+  options.updates = 1;
+  options.schedule.rate = 1e300;
+  TrainingProgram last = program_of();
+  summary = train(last, samples, nullptr, options);
+  EXPECT_EQ(summary.ended, Ended::not_finite);
+  EXPECT_EQ(summary.reason, "\"w1\" is not finite after 1 update");
+  EXPECT_TRUE(summary.checkpoint.empty());
+  EXPECT_TRUE(find_checkpoints(folder / "last" / "checkpoints").empty());
+}
+
+TEST(Trainer, TellsWhenTheFolderIsItsOwn) {
+  const TempFolder folder;
+  const Points samples(20);
+  TrainerOptions options = options_of(folder / "run");
+  options.updates = 2;
+  int begun = 0;
+  options.begun = [&] { ++begun; };
+  TrainingProgram program = program_of();
+  train(program, samples, nullptr, options);
+  EXPECT_EQ(begun, 1);
+  EXPECT_NE(message([&] { train(program, samples, nullptr, options); }), "taken");
+  EXPECT_EQ(begun, 1);
+  options.resume = true;
+  train(program, samples, nullptr, options);
+  EXPECT_EQ(begun, 2);
+  options = options_of(folder / "none");
+  options.begun = [] { fail("no"); };
+  EXPECT_EQ(message([&] { train(program, samples, nullptr, options); }), "no");
+  EXPECT_FALSE(fs::exists(folder / "none"));
+}
+
+TEST(Trainer, EndsAfterItsEpochs) {
+  const TempFolder folder;
+  const Points samples(30);
+  TrainerOptions options = options_of(folder / "run");
+  options.updates = 0;
+  for (const auto& [epochs, updates] : {std::pair(2.0, 15), {1.1, 9}, {0.5, 4}}) {
+    options.epochs = epochs;
+    options.out = folder / fmt::format("{}", updates);
+    TrainingProgram program = program_of();
+    const TrainingSummary summary = train(program, samples, nullptr, options);
+    EXPECT_EQ(summary.ended, Ended::updates);
+    EXPECT_EQ(summary.progress.updates, updates) << epochs;
+    EXPECT_EQ(summary.progress.samples, 4 * updates);
+  }
+  options.updates = 3;  // whichever is first
+  EXPECT_EQ(limit_of(options, 30, 4), 3);
+}
+
 TEST(Trainer, StopsByTheClock) {
   const TempFolder folder;
   Points samples(20);
