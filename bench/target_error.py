@@ -88,7 +88,7 @@ def main():
             data = bench.samples("--calibrate", name, drive, role, 100 + i * flags.roads)
             others = bench.samples("--compare", name, drive, role, 5000 + i * flags.roads)
             made = bench.store(name, model, ["--fp4", "--target-error", flags.target], i, data, others)
-            error = max(output["relative_l2"] for output in made["outputs"])
+            error = max(output["worst_sample_relative_l2"] for output in made["outputs"])
             budget = int(0.6 * made["fp32_weight_bytes"])
             small = bench.store(name, model, ["--fp4", "--budget", budget], i, data, others)
             runs += 1

@@ -277,7 +277,8 @@ TEST_F(Cli, ModelCalibrate) {
   expect_usage_error("run --quiet '" + models->file("tiny_driving_vision.onnx") + "' --precision fp8" + with,
                      "was made for a model with the hash");
   expect_usage_error(command + others, "no samples of input \"features_buffer\"");
-  expect_usage_error(command + samples("features_buffer", {3, 25, 512}, std::nanf("")) + others, "becomes nan");
+  expect_usage_error(command + samples("features_buffer", {3, 25, 512}, std::nanf("")) + others,
+                     "features_buffer.npy: sample 0 of input \"features_buffer\" holds NaN or infinity");
   expect_usage_error(command + samples("features_buffer", {1, 25, 512}, 0) + samples("desire_pulse", {1, 25, 8}, 0) +
                          samples("traffic_convention", {1, 2}, 0),
                      "every input is the same number everywhere in all of 1 samples: they do not tell a range");
@@ -290,6 +291,121 @@ TEST_F(Cli, ModelCalibrate) {
     write_text(out, fmt::format(R"({{"model_fnv1a_64": "0", "samples": 1, "largest_magnitude": {{"a": {}}}}})", value));
     expect_usage_error("run --quiet " + policy() + " --precision fp8" + with, "calibration.json: ");
   }
+  const auto calibration = [&](const json& count, const std::string& magnitudes) {
+    write_text(out, fmt::format(R"({{"model_fnv1a_64": "{}", "samples": {}, "largest_magnitude": {}}})",
+                                written["model_fnv1a_64"].get<std::string>(), count.dump(), magnitudes));
+    return "run --quiet " + policy() + " --precision fp8" + with;
+  };
+  const std::string known = written["largest_magnitude"].items().begin().key();
+  for (const json& count : {json(0), json(-3), json(1.5), json("8")}) {
+    expect_usage_error(calibration(count, R"({"a": 1})"), "calibration.json: samples is " + count.dump());
+  }
+  for (const char* magnitudes : {"{}", "[]", "[1, 2]", "3"}) {
+    expect_usage_error(calibration(8, magnitudes), "calibration.json: largest_magnitude is ");
+  }
+  expect_usage_error(calibration(8, R"({"a": 1, "a": 2})"), "calibration.json: \"a\" is there twice");
+  expect_usage_error(calibration(8, R"({"a": 1e39})"), "largest_magnitude of \"a\" is 1e+39, expected a number");
+  expect_usage_error(calibration(8, R"({"nowhere": 1})"), "largest_magnitude of \"nowhere\": ");
+  EXPECT_EQ(run_program(calibration(8, "{\"" + known + "\": 0}")).code, 0) << "of a tensor that was always zero";
+}
+
+// Products in a chain, each named after its place; `bad` of them hold NaN. Its samples lie beside it.
+class CliProducts : public Cli {
+ protected:
+  std::string save(const std::string& name, size_t count, size_t bad = 0) {
+    constexpr int64_t kSize = 24;
+    Graph graph;
+    Builder b(graph);
+    ValueId x = b.input("x", DType::f32, {1, kSize});
+    for (size_t i = 0; i < count; ++i) {
+      std::vector<float> weights(kSize * kSize);
+      for (size_t at = 0; at < weights.size(); ++at) weights[at] = std::sin(static_cast<float>(at * (i + 3)));
+      if (i < bad) weights[7] = std::nanf("");
+      x = b.add("MatMul", {x, b.constant(Tensor::of<float>({kSize, kSize}, weights))});
+      graph.node(graph.order().back()).name = fmt::format("layer{}", i);
+      if (i + 1 < count) x = b.add("Relu", {x});
+    }
+    b.output(x, "y");
+    save_onnx(graph, folder.file(name));
+    for (const int64_t samples : {1, 12}) {
+      Tensor t = Tensor::zeros(DType::f32, Shape{samples, kSize});
+      for (size_t at = 0; at < t.data<float>().size(); ++at)
+        t.data<float>()[at] = std::cos(static_cast<float>(at * at));
+      save_npy(folder.file(fmt::format("x{}.npy", samples)), t.view());
+    }
+    return "'" + folder.file(name) + "'";
+  }
+  std::string samples(int count, const std::string& flag = " --calibrate ") const {
+    return flag + "'" + folder.file(fmt::format("x{}.npy", count)) + "'";
+  }
+};
+
+TEST_F(CliProducts, WithoutBiasesInInt8) {
+  const std::string model = save("mlp.onnx", 3), out = folder.file("int8.onnx");
+  const std::string command = "model quantize --int8 " + model + " '" + out + "'" + samples(12);
+  EXPECT_EQ(parsed(command)["products_int8"], 3);
+  EXPECT_EQ(run_program("run --quiet '" + out + "'").code, 0);
+  EXPECT_EQ(parsed("compare --quiet --no-time --no-layers --precision fp32,int8 " + model)["variants"].size(), 2u);
+  // --target-error is the other name of --max-error.
+  const double whole = parsed(command)["outputs"][0]["relative_l2"];
+  const json by_max = parsed(command + fmt::format(" --max-error {}", 0.8 * whole));
+  EXPECT_FALSE(by_max["kept_in_floats"].empty());
+  EXPECT_EQ(parsed(command + fmt::format(" --target-error {}", 0.8 * whole))["kept_in_floats"],
+            by_max["kept_in_floats"]);
+  expect_usage_error(command + " --max-error 1 --target-error 1", "give one of them");
+  expect_usage_error(command + " --budget 1k", "in int8 every weight takes a byte");
+  expect_usage_error("run " + model + " --precision int8", "`model quantize --int8` writes a model");
+  expect_usage_error("bench " + model + " --precision fp32,int8", "`model quantize --int8` writes a model");
+}
+
+TEST_F(CliProducts, LimitsAreAboveZero) {
+  const std::string model = save("mlp.onnx", 3), out = folder.file("none.onnx");
+  for (const std::string form : {"--int8", "--fp8", "--fp4"}) {
+    for (const std::string flag : {"--max-error", "--target-error", "--target-plan-error"}) {
+      for (const std::string limit : {"0", "-1", "nan", "inf"}) {
+        expect_usage_error(
+            fmt::format("model quantize --quiet {} {} '{}'{} {}={}", form, model, out, samples(12), flag, limit),
+            flag + " " + limit + ": expected more than 0");
+      }
+    }
+  }
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(CliProducts, FewSamplesAreTold) {
+  const std::string model = save("mlp.onnx", 3), to = " '" + folder.file("out") + "'";
+  const auto said = [&](const std::string& command) {
+    const ProgramResult result = run_program(command);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.err;
+  };
+  for (const std::string& command :
+       {"model calibrate " + model + " --out" + to + samples(1, " --samples "),
+        "model quantize --int8 " + model + to + samples(1), "model quantize --fp8 " + model + to + samples(1)}) {
+    EXPECT_NE(said(command).find("1 samples are few"), std::string::npos) << command;
+    EXPECT_EQ(said(command + " --quiet").find("few"), std::string::npos) << command;
+  }
+  EXPECT_EQ(said("model calibrate " + model + " --out" + to + samples(12, " --samples ")).find("few"),
+            std::string::npos);
+  EXPECT_EQ(said("model quantize --fp8 " + model + to + samples(12)).find("few"), std::string::npos);
+}
+
+TEST_F(CliProducts, NotesSayWhatIsRounded) {
+  const auto said = [&](const std::string& command) { return run_program(command).err; };
+  const std::string rounded = "weights are rounded to E4M3", to = " '" + folder.file("out.onnx") + "'";
+  EXPECT_NE(said("run " + save("mlp.onnx", 3) + " --precision fp8").find(rounded), std::string::npos);
+  const std::string head = said("run " + save("head.onnx", 1) + " --precision fp8");
+  EXPECT_NE(head.find("precision fp8: no weights are rounded"), std::string::npos) << head;
+  EXPECT_EQ(head.find(rounded), std::string::npos) << head;
+  for (const std::string& command :
+       {"run " + save("nan.onnx", 3, 1) + " --precision fp8", "model quantize --fp8 " + save("nan.onnx", 3, 1) + to}) {
+    const std::string nan = said(command);
+    EXPECT_NE(nan.find("precision fp8: weights of \"layer0\" hold NaN or infinity"), std::string::npos) << nan;
+    EXPECT_NE(nan.find(rounded), std::string::npos) << nan;
+  }
+  EXPECT_NE(said("model quantize --fp8 " + save("nan.onnx", 3, 1) + to).find("its error is infinite"),
+            std::string::npos);
+  EXPECT_EQ(said("model quantize --quiet --fp8 " + save("nan.onnx", 3, 1) + to), "");
 }
 
 TEST_F(Cli, ModelConvertSaysWhatChanges) {

@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 class JsonBuilder {
  public:
   bool is_deep() const { return deep_; }
+  const std::string& twice() const { return twice_; }
   Json take() { return std::move(root_); }
 
   // What nlohmann's parser calls.
@@ -36,6 +37,7 @@ class JsonBuilder {
     auto& members = object.json->get_ref<Json::object_t&>();
     const auto [place, is_new] = object.places.emplace(name, members.size());
     if (is_new) static_cast<Json::object_t::Container&>(members).emplace_back(std::move(name), nullptr);
+    else if (twice_.empty()) twice_ = name;
     object.member = place->second;  // of two of one name the last one counts
     return true;
   }
@@ -78,6 +80,7 @@ class JsonBuilder {
   Json root_;
   std::vector<Open> open_;
   bool deep_ = false;
+  std::string twice_;  // the first name that an object has again
 };
 
 template <class Any>
@@ -87,9 +90,10 @@ std::string text_of(const Any& json, int indent) {
 
 }  // namespace
 
-std::optional<Json> parse_bounded(std::string_view text) {
+std::optional<Json> parse_bounded(std::string_view text, std::string* twice) {
   JsonBuilder builder;
   Json::sax_parse(text.begin(), text.end(), &builder);
+  if (twice) *twice = builder.twice();
   return builder.is_deep() ? std::nullopt : std::optional(builder.take());
 }
 

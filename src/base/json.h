@@ -12,8 +12,9 @@ namespace sparkpilot {
 // Nothing of ours is nested deeper, and what prints or copies JSON recurses.
 inline constexpr int kDeepestJson = 64;
 
-// Empty if it is nested deeper than kDeepestJson. Throws nlohmann::json::exception if it is no JSON.
-std::optional<nlohmann::ordered_json> parse_bounded(std::string_view text);
+// Empty if it is nested deeper than kDeepestJson. Throws nlohmann::json::exception if it is no JSON. Of members of one
+// name the last one counts; `twice`, if given, receives the first name that an object has again.
+std::optional<nlohmann::ordered_json> parse_bounded(std::string_view text, std::string* twice = nullptr);
 
 // As parse_bounded(), but throws Error if it is nested deeper.
 nlohmann::ordered_json parse_json(std::string_view text);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "adapters/load_model.h"
@@ -9,7 +10,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/with_file.h"
-#include "bench/summary.h"
 #include "passes/small_weights.h"
 
 namespace sparkpilot {
@@ -19,33 +19,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostCalibrationBytes = 64 << 20;
 
-// The number that all elements of an input are in all samples, if there is one.
-std::optional<double> constant_of(const std::vector<Tensor>& samples) {
-  std::optional<double> found;
-  for (const Tensor& sample : samples) {
-    const TensorSummary summary = summarize(sample.view());
-    if (!summary.min || summary.min != summary.max || (found && found != summary.min)) return {};
-    found = summary.min;
-  }
-  return found;
-}
-
-// Pictures of one colour, and samples that say nothing at all, are a fault of what made them. Other inputs may well
-// stay the same: nobody changed lanes.
-void expect_contents(const Samples& samples) {
-  bool any = false;
-  for (const auto& [name, tensors] : samples.inputs) {
-    const std::optional<double> constant = constant_of(tensors);
-    any |= !constant;
-    if (constant && !tensors.empty() && tensors[0].shape().rank() == 4) {
-      fail("the picture \"{}\" is {} everywhere in all of {} samples: they do not tell its range", name, *constant,
-           samples.count);
-    }
-  }
-  if (!any)
-    fail("every input is the same number everywhere in all of {} samples: they do not tell a range", samples.count);
-}
-
 }  // namespace
 
 std::string hash_text(const std::filesystem::path& model) { return fmt::format("{:016x}", model_hash(model)); }
@@ -54,6 +27,7 @@ Calibration calibrate_model(const std::filesystem::path& model, const std::files
                             const CalibrateModelOptions& options, const QuantizeProgress& progress) {
   std::vector<std::filesystem::path> read;
   Graph graph = load_apart(model, to, {&options.samples}, options.dims, options.shapes, read);
+  refuse_quantized(graph);
   Calibration out{.model = hash_text(model), .largest = {}};
   std::set<std::string> in_file;  // others were made up
   for (int i = 0; i < graph.value_count(); ++i) in_file.insert(graph.value(ValueId{i}).name);
@@ -66,8 +40,9 @@ Calibration calibrate_model(const std::filesystem::path& model, const std::files
   }
   if (inputs.empty()) fail("no convolution and no product before the last one has constant weights and a named input");
   const Session reader(graph, {.threads = options.threads});
-  const Samples samples = in_types_of(graph, options.given ? *options.given : load_samples(reader, options.samples));
-  expect_contents(samples);
+  const Samples samples =
+      in_types_of(graph, options.given ? *options.given : load_samples(reader, options.samples, {}, 1, true));
+  if (options.given) expect_contents(samples);
   Session session = session_of_values(graph, inputs, options.threads);
   const auto name_at = [&](const std::string& place) { return graph.value(inputs[std::stoul(place)]).name; };
   const auto ranges = calibrate(
@@ -98,14 +73,22 @@ Calibration load_calibration(const std::filesystem::path& file) {
   with_file(file, [&] {
     const std::string text = read_file(file, kMostCalibrationBytes);
     try {
-      const std::optional<Json> json = parse_bounded(text);
+      std::string twice;
+      const std::optional<Json> json = parse_bounded(text, &twice);
       if (!json) fail("nested deeper than a calibration is");
+      if (!twice.empty()) fail("\"{}\" is there twice", twice);
       out.model = json->at("model_fnv1a_64").get<std::string>();
-      out.samples = json->at("samples").get<int64_t>();
-      for (const auto& [name, value] : json->at("largest_magnitude").items()) {
+      const Json &count = json->at("samples"), &magnitudes = json->at("largest_magnitude");
+      out.samples = count.is_number_integer() ? count.get<int64_t>() : 0;
+      if (out.samples < 1) fail("samples is {}, expected a whole number of 1 or more", json_text(count));
+      if (!magnitudes.is_object() || magnitudes.empty()) {
+        fail("largest_magnitude is {}, expected an object with a number for each value", json_text(magnitudes));
+      }
+      for (const auto& [name, value] : magnitudes.items()) {
         const double largest = value.is_number() ? value.get<double>() : std::nan("");
-        if (!(largest >= 0) || !std::isfinite(largest)) {
-          fail("largest_magnitude of \"{}\" is {}, expected a number of 0 or more", name, json_text(value));
+        if (!(largest >= 0 && largest <= static_cast<double>(std::numeric_limits<float>::max()))) {
+          fail("largest_magnitude of \"{}\" is {}, expected a number of 0 or more that f32 can hold", name,
+               json_text(value));
         }
         out.largest[name] = largest;
       }
@@ -116,6 +99,19 @@ Calibration load_calibration(const std::filesystem::path& file) {
   return out;
 }
 
+void expect_values_of(const std::filesystem::path& model, const Calibration& calibration,
+                      const std::filesystem::path& file) {
+  const Graph graph = load_model(model);
+  std::map<std::string, double> unknown = calibration.largest;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    if (const std::string& name = graph.value(ValueId{i}).name; !name.empty()) unknown.erase(name);
+  }
+  if (!unknown.empty()) {
+    fail("{}: largest_magnitude of \"{}\": {} has no value of this name", file.string(), unknown.begin()->first,
+         model.string());
+  }
+}
+
 std::map<std::string, double> calibrated(const std::filesystem::path& file, const std::filesystem::path& model) {
   Calibration calibration = load_calibration(file);
   const std::string hash = hash_text(model);
@@ -123,6 +119,7 @@ std::map<std::string, double> calibrated(const std::filesystem::path& file, cons
     fail("{}: was made for a model with the hash {}, {} has {}", file.string(), calibration.model, model.string(),
          hash);
   }
+  expect_values_of(model, calibration, file);
   return std::move(calibration.largest);
 }
 

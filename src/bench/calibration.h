@@ -32,21 +32,26 @@ struct CalibrateModelOptions {
   int threads = 0;
 };
 
-// Runs the model on the samples and writes `to`. Fails (user) with the reason if the model has no products to
-// calibrate, if an activation is not finite, if a picture (an input of four dimensions) or every input is the same
-// number everywhere in all samples, or if `to` would replace what is read; nothing is written then.
+// Runs the model on the samples and writes `to`. Fails (user) with the reason if the model is quantized already or has
+// no products to calibrate, if a sample or an activation is not finite, as expect_contents() does, or if `to` would
+// replace what is read; nothing is written then.
 Calibration calibrate_model(const std::filesystem::path& model, const std::filesystem::path& to,
                             const CalibrateModelOptions& options, const QuantizeProgress& progress);
 
 // As a calibration names the model: the hash of its files, 16 hexadecimal digits.
 std::string hash_text(const std::filesystem::path& model);
 
-// A JSON file. load fails (user) naming the file if it is another, or holds a magnitude that is no finite positive
-// number.
+// A JSON file. load fails (user) naming the file if it is another, has no magnitudes or one of a name twice, or one
+// that f32 does not hold or that is below 0, or if it was made of no samples.
 void save_calibration(const Calibration& calibration, const std::filesystem::path& file);
 Calibration load_calibration(const std::filesystem::path& file);
 
-// The magnitudes in `file` for PassOptions::largest. Fails (user) naming both if they are of another model.
+// Fails (user) naming the calibration's file if it has a magnitude of a value that the model does not have.
+void expect_values_of(const std::filesystem::path& model, const Calibration& calibration,
+                      const std::filesystem::path& file);
+
+// The magnitudes in `file` for PassOptions::largest. Fails (user) naming both if they are of another model, or as
+// expect_values_of() does.
 std::map<std::string, double> calibrated(const std::filesystem::path& file, const std::filesystem::path& model);
 
 }  // namespace sparkpilot

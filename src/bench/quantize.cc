@@ -261,7 +261,7 @@ Int8Graph quantize(Graph graph, const Samples& given, const QuantizeSettings& se
   out.floats = graph;
   const QuantizedGraph rewritten = quantize_graph(graph, plan, ranges);
   infer(graph);
-  if (settings.correct_biases) {
+  if (settings.correct_biases && !rewritten.biases.empty()) {
     std::vector<ValueId> products;
     for (const NodeId id : plan.nodes) {
       if (rewritten.biases.contains(id)) products.push_back(out.floats.node(id).outputs[0]);

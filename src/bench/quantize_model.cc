@@ -1,7 +1,9 @@
 #include "bench/quantize_model.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "bench/summary.h"
 #include "onnx/export.h"
 #include "passes/pass.h"
 #include "tensor/difference.h"
@@ -9,7 +11,8 @@
 namespace sparkpilot {
 namespace {
 
-// The differences of the second graph's values from the first's, pair by pair, over the samples.
+// The differences of the second graph's values from the first's, pair by pair, over the samples: infinite where the
+// first's are not finite, of which NaN would be no difference.
 std::vector<Difference> differences_of(const Graph& floats, const Graph& graph,
                                        const std::vector<std::pair<ValueId, ValueId>>& values, const Samples& samples,
                                        int threads, const QuantizeProgress& progress) {
@@ -20,6 +23,7 @@ std::vector<Difference> differences_of(const Graph& floats, const Graph& graph,
   }
   Session plain = session_of_values(floats, before, threads), changed = session_of_values(graph, after, threads);
   std::vector<DifferenceSum> sums(before.size());
+  std::vector<bool> finite(before.size(), true);
   for (size_t i = 0; i < samples.count; ++i) {
     progress("comparing", static_cast<double>(i) / static_cast<double>(samples.count));
     set_sample(plain, samples, i);
@@ -28,10 +32,14 @@ std::vector<Difference> differences_of(const Graph& floats, const Graph& graph,
     changed.run();
     for (size_t v = 0; v < before.size(); ++v) {
       sums[v].add(changed.output(std::to_string(v)), plain.output(std::to_string(v)));
+      if (summarize(plain.output(std::to_string(v))).not_finite > 0) finite[v] = false;
     }
   }
   std::vector<Difference> out;
-  for (const DifferenceSum& sum : sums) out.push_back(sum.result());
+  for (size_t v = 0; v < sums.size(); ++v) {
+    out.push_back(sums[v].result());
+    if (!finite[v]) out[v].relative_l2 = out[v].worst_sample = std::numeric_limits<double>::infinity();
+  }
   return out;
 }
 
@@ -43,8 +51,8 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
   Graph graph = quantizable(
       load_apart(from, to, {&options.samples, &options.held_out}, options.dims, options.shapes, read), options.graph);
   const Session reader(graph, {.threads = options.threads});
-  const Samples samples = load_samples(reader, options.samples);
-  const Samples held_out = options.held_out.empty() ? samples : load_samples(reader, options.held_out);
+  const Samples samples = load_samples(reader, options.samples, {}, 1, true);
+  const Samples held_out = options.held_out.empty() ? samples : load_samples(reader, options.held_out, {}, 1, true);
   QuantizedModel result;
   result.samples = samples.count;
   result.compared = held_out.count;
@@ -76,13 +84,16 @@ StoredModel store_model(const std::filesystem::path& from, const std::filesystem
   constexpr uint64_t kSeed = 1;
   constexpr size_t kRandom = 8;  // samples where none are given
   std::vector<std::filesystem::path> read;
-  Graph graph =
-      plain_graph(load_apart(from, to, {&options.samples, &options.held_out}, options.dims, options.shapes, read));
+  Graph graph = load_apart(from, to, {&options.samples, &options.held_out}, options.dims, options.shapes, read);
+  refuse_quantized(graph);
+  graph = plain_graph(std::move(graph));
   const Session reader(graph, {.threads = options.threads});
-  const Samples samples =
-      in_types_of(graph, options.given ? *options.given : load_samples(reader, options.samples, kSeed, kRandom));
-  const Samples held_out =
-      options.held_out.empty() ? samples : in_types_of(graph, load_samples(reader, options.held_out, kSeed, kRandom));
+  const auto load = [&](const std::vector<std::pair<std::string, std::string>>& named) {
+    return in_types_of(graph, load_samples(reader, named, kSeed, kRandom, true));
+  };
+  if (options.given) expect_contents(*options.given);
+  const Samples samples = options.given ? in_types_of(graph, *options.given) : load(options.samples);
+  const Samples held_out = options.held_out.empty() ? samples : load(options.held_out);
   StoredModel result;
   result.samples = samples.count;
   result.compared = held_out.count;
@@ -102,6 +113,7 @@ StoredModel store_model(const std::filesystem::path& from, const std::filesystem
   result.bytes = small.bytes;
   result.f32_bytes = small.f32_bytes;
   result.error = small.error;
+  result.not_finite = std::move(small.not_finite);
   small.graph.opsets[""] = std::max(four ? 23 : 19, small.graph.opsets[""]);
   drop_dead(small.graph);
   result.opset = save_onnx(small.graph, to, {.keep = read});

@@ -28,8 +28,8 @@ struct QuantizedModel {
   std::vector<QuantizedError> tensors;  // quantized activations, the worst first
 };
 
-// Fails (user) with the reason if the model cannot be quantized, or if the output would replace an input; nothing is
-// written then.
+// Fails (user) with the reason if the model cannot be quantized, if samples are not finite or tell no range, or if the
+// output would replace an input; nothing is written then.
 QuantizedModel quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
                               const QuantizeModelOptions& options, const QuantizeProgress& progress);
 
@@ -47,7 +47,8 @@ struct StoredModel {
   std::vector<SmallLayer> layers;
   int64_t bytes = 0, f32_bytes = 0;     // of all constants that products read
   std::optional<double> error = {};     // SmallGraph::error
-  std::vector<QuantizedError> outputs;  // on what was held out
+  std::vector<QuantizedError> outputs;  // on what was held out; infinite where they are not finite in f32
+  std::string not_finite = {};          // not_finite_weights()
 };
 
 // Writes a model with weights in 8 and 4 bits behind DequantizeLinear: opset 19 or newer for E4M3, 23 for NVFP4. Fails

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/test_files.h"
+#include "bench/calibration.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
 #include "passes/test_graph.h"
@@ -157,11 +158,115 @@ TEST_F(QuantizeModel, RefusesWithTheReason) {
   broken.data<float>()[7] = std::numeric_limits<float>::quiet_NaN();
   save_npy(folder.file("nan.npy"), broken.view());
   options.samples = {{"x", folder.file("nan.npy")}};
-  EXPECT_NE(refusal().find("\"head\" becomes nan"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("nan.npy: sample 0 of input \"x\" holds NaN or infinity"), std::string::npos) << refusal();
   options.samples = {{"x", folder.file("samples.npy")}};
+  options.held_out = options.samples;
+  options.held_out[0].second = folder.file("nan.npy");
+  EXPECT_NE(refusal().find("nan.npy: sample 0 of input \"x\""), std::string::npos) << refusal();
+  save_npy(folder.file("grey.npy"), Tensor::zeros(DType::f32, Shape{9, 3, 16, 12}).view());
+  options.held_out[0].second = folder.file("grey.npy");
+  EXPECT_NE(refusal().find("the picture \"x\" is 0 everywhere in all of 9 samples"), std::string::npos) << refusal();
+  options.held_out = {};
   run();
   std::filesystem::rename(folder.file("out.onnx"), folder.file("in.onnx"));
   EXPECT_NE(refusal().find("quantized already"), std::string::npos);
+}
+
+// A chain of products without biases, and its samples.
+class QuantizeProducts : public ::testing::Test {
+ protected:
+  static Tensor weights(int64_t rows, int64_t columns, uint64_t seed) {
+    return random_tensor(Shape{rows, columns}, seed, DType::f32, 0.3);
+  }
+  void save(const Tensor& first, const Tensor& second) {
+    Net n;
+    ValueId x = n.op("Relu", {n.op("MatMul", {n.input("x", {1, 24}), n.b.constant(first)})});
+    x = n.op("Relu", {n.op("MatMul", {x, n.b.constant(second)})});
+    n.output(n.op("MatMul", {x, n.weight({16, 4}, 3)}));
+    int i = 0;
+    for (const NodeId id : n.graph.order()) n.graph.node(id).name = fmt::format("node_{}", i++);
+    save_onnx(n.graph, folder.file("in.onnx"));
+  }
+  void SetUp() override {
+    save(weights(24, 32, 1), weights(32, 16, 2));
+    save_npy(folder.file("x.npy"), random_tensor({12, 24}, 11).view());
+    options.samples = {{"x", folder.file("x.npy")}};
+  }
+  StoredModel store() {
+    return store_model(folder.file("in.onnx"), folder.file("out.onnx"), options, [](std::string_view, double) {});
+  }
+  std::string refusal() {
+    try {
+      store();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::user);
+      EXPECT_FALSE(std::filesystem::exists(folder.file("out.onnx")));
+      return error.what();
+    }
+    return "nothing was refused";
+  }
+  TempFolder folder;
+  StoreModelOptions options;
+};
+
+TEST_F(QuantizeProducts, ToInt8WithoutABias) {
+  QuantizeModelOptions int8;
+  int8.samples = options.samples;
+  const QuantizedModel model =
+      quantize_model(folder.file("in.onnx"), folder.file("out.onnx"), int8, [](std::string_view, double) {});
+  EXPECT_EQ(model.quantized, 3);
+  EXPECT_LT(model.outputs[0].relative_l2, 0.05);
+  Graph graph = load_onnx(folder.file("out.onnx"));
+  infer(graph);
+  run_passes(graph);
+  EXPECT_EQ(count(graph, "sparkpilot::QGemm"), 3);
+}
+
+TEST_F(QuantizeProducts, WeightsThatAreNotFiniteAreNamedAndTheErrorIsInfinite) {
+  Tensor bad = weights(24, 32, 1), worse = weights(32, 16, 2);
+  bad.data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  worse.data<float>()[5] = std::numeric_limits<float>::infinity();
+  save(bad, weights(32, 16, 2));
+  const StoredModel model = store();
+  EXPECT_EQ(model.not_finite, "\"node_0\"");
+  EXPECT_EQ(model.outputs[0].relative_l2, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(model.outputs[0].worst, std::numeric_limits<double>::infinity());
+  std::filesystem::remove(folder.file("out.onnx"));
+  options.target_error = 0.5;
+  EXPECT_NE(refusal().find("outputs are not finite on these samples"), std::string::npos) << refusal();
+  options.target_error = {};
+  save(bad, worse);
+  EXPECT_NE(refusal().find("to store; those of \"node_0\", \"node_2\" hold NaN or infinity"), std::string::npos)
+      << refusal();
+}
+
+TEST_F(QuantizeProducts, RefuseWhatIsInFewBitsAlreadyAndSamplesThatTellNothing) {
+  store();
+  std::filesystem::rename(folder.file("out.onnx"), folder.file("in.onnx"));
+  EXPECT_NE(refusal().find("the model is quantized already (node \"node_0\")"), std::string::npos) << refusal();
+  CalibrateModelOptions calibrating;
+  calibrating.samples = options.samples;
+  try {
+    calibrate_model(folder.file("in.onnx"), folder.file("out.json"), calibrating, [](std::string_view, double) {});
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("quantized already"), std::string::npos) << error.what();
+  }
+  SetUp();
+  for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    Tensor broken = random_tensor({12, 24}, 11);
+    broken.data<float>()[5 * 24 + 3] = value;
+    save_npy(folder.file("broken.npy"), broken.view());
+    options.samples = {{"x", folder.file("broken.npy")}};
+    EXPECT_NE(refusal().find("broken.npy: sample 5 of input \"x\" holds NaN or infinity"), std::string::npos)
+        << refusal();
+  }
+  save_npy(folder.file("zeros.npy"), Tensor::zeros(DType::f32, Shape{12, 24}).view());
+  options.samples = {{"x", folder.file("zeros.npy")}};
+  EXPECT_NE(refusal().find("every input is the same number everywhere in all of 12 samples"), std::string::npos);
+  options.samples = {{"x", folder.file("x.npy")}};
+  options.held_out = {{"x", folder.file("zeros.npy")}};
+  EXPECT_NE(refusal().find("every input is the same number everywhere in all of 12 samples"), std::string::npos);
 }
 
 TEST(Calibration, CutsWhatLiesFarOutside) {

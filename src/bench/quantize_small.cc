@@ -1,8 +1,11 @@
 #include "bench/quantize_small.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "bench/summary.h"
 #include "ir/infer.h"
 #include "passes/edit.h"
 #include "tensor/difference.h"
@@ -25,6 +28,7 @@ int64_t depth_of(const Graph& graph, NodeId id) {
 double relative_l2(const Session& got, const Session& expected) {
   double largest = 0;
   for (const TensorInfo& output : expected.outputs()) {
+    if (summarize(expected.output(output.name)).not_finite > 0) return std::numeric_limits<double>::infinity();
     largest = std::max(largest, difference_of(got.output(output.name), expected.output(output.name)).relative_l2);
   }
   return largest;
@@ -129,8 +133,12 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
     const Node& node = graph.node(item.first);
     return settings.exclude.contains(node.name) || settings.exclude.contains(std::string(node.op->name));
   });
-  if (all.empty()) fail("no convolution and no product before the last one has constant weights of f32 to store");
   SmallGraph out;
+  out.not_finite = not_finite_weights(graph);
+  if (all.empty()) {
+    fail("no convolution and no product before the last one has constant weights of f32 to store{}",
+         out.not_finite.empty() ? "" : fmt::format("; those of {} hold NaN or infinity", out.not_finite));
+  }
   std::map<NodeId, SmallLayer> layers;
   for (const NodeId id : graph.order()) {
     if (!graph.node(id).op->traits.product || graph.node(id).inputs.size() < 2) continue;
@@ -170,6 +178,9 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
       }
     }
     if (count == 0 && settings.target_error) {
+      if (!std::isfinite(choosing.error_of({}, samples.count))) {
+        fail("the model's own outputs are not finite on these samples, so no error can be measured");
+      }
       fail("an error of at most {} leaves no weights in less than 32 bits", *settings.target_error);
     }
     plan = after(moves, count);

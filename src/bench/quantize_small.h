@@ -19,7 +19,7 @@ struct SmallSettings {
   Precision precision = Precision::fp8;  // fp8 or fp4: the least that a weight may get
   std::set<std::string> exclude = {};    // names of nodes and ops whose weights stay in f32
   // The error of one sample: of the last runs of both sessions, which have the model's outputs and the same inputs.
-  // Empty: the largest relative L2 of an output.
+  // Empty: the largest relative L2 of an output, infinite if one is not finite.
   std::function<double(const Session& got, const Session& expected)> error = {};
   // Most of the weights that keep the error of every sample at most this; or the least error with at most that many
   // bytes of weights. At most one of them; none: all of the weights.
@@ -42,6 +42,7 @@ struct SmallGraph {
   std::vector<SmallLayer> layers;
   int64_t bytes = 0, f32_bytes = 0;  // of all constants that products read
   std::optional<double> error = {};  // the largest of a sample, if a target or a budget was set
+  std::string not_finite = {};       // not_finite_weights()
 };
 
 // Bytes of weights of `elements` elements, with their scales: `depth` elements share an output channel.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "bench/inputs.h"
+#include "bench/summary.h"
 #include "stack/wheel.h"
 #include "tensor/npy.h"
 
@@ -44,7 +45,8 @@ std::vector<std::pair<std::string, Tensor>> arrays_of(const fs::path& file) {
 }
 
 // Splits an array into samples: it is one, or holds several along the first axis.
-void split_samples(const Tensor& array, const TensorInfo& input, const std::string& file, std::vector<Tensor>& out) {
+void split_samples(const Tensor& array, const TensorInfo& input, const std::string& file, bool measured,
+                   std::vector<Tensor>& out) {
   if (!input.shape) fail("input \"{}\" has open dimensions: give them with --dim or --shape", input.name);
   const Shape& want = *input.shape;
   if (array.dtype() != input.dtype) {
@@ -61,6 +63,9 @@ void split_samples(const Tensor& array, const TensorInfo& input, const std::stri
   for (int64_t i = 0; i < count; ++i) {
     Tensor sample(array.dtype(), want);
     std::memcpy(sample.raw(), static_cast<const std::byte*>(array.raw()) + i * bytes, static_cast<size_t>(bytes));
+    if (measured && summarize(sample.view()).not_finite > 0) {
+      fail("{}: sample {} of input \"{}\" holds NaN or infinity, expected finite numbers", file, i, input.name);
+    }
     out.push_back(std::move(sample));
   }
 }
@@ -77,6 +82,17 @@ const TensorInfo& input_named(const Session& session, const std::string& wanted)
     names += (names.empty() ? "" : ", ") + input.name;
   }
   fail("no input \"{}\"; there are: {}", wanted, names);
+}
+
+// The number that all elements of an input are in all samples, if there is one.
+std::optional<double> constant_of(const std::vector<Tensor>& samples) {
+  std::optional<double> found;
+  for (const Tensor& sample : samples) {
+    const TensorSummary summary = summarize(sample.view());
+    if (!summary.min || summary.min != summary.max || (found && found != summary.min)) return {};
+    found = summary.min;
+  }
+  return found;
 }
 
 // Fills the inputs that have no samples: as many of each as of the others, or `random` ones if no input has any.
@@ -115,12 +131,12 @@ std::vector<std::pair<std::string, Tensor>> input_arrays(const Session& session,
 }
 
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named,
-                     std::optional<uint64_t> seed, size_t random) {
+                     std::optional<uint64_t> seed, size_t random, bool measured) {
   Samples samples;
   for (const auto& [wanted, path] : named) {
     for (const fs::path& file : files_of(path)) {
       for (const auto& [name, array] : input_arrays(session, wanted, file)) {
-        split_samples(array, input_named(session, name), file.string(), samples.inputs[name]);
+        split_samples(array, input_named(session, name), file.string(), measured, samples.inputs[name]);
       }
     }
   }
@@ -133,7 +149,22 @@ Samples load_samples(const Session& session, const std::vector<std::pair<std::st
       fail("{} samples of input \"{}\", {} of another", found->second.size(), input.name, samples.count);
     }
   }
+  if (measured && !named.empty()) expect_contents(samples);
   return samples;
+}
+
+void expect_contents(const Samples& samples) {
+  bool any = false;
+  for (const auto& [name, tensors] : samples.inputs) {
+    const std::optional<double> constant = constant_of(tensors);
+    any |= !constant;
+    if (constant && !tensors.empty() && tensors[0].shape().rank() == 4) {
+      fail("the picture \"{}\" is {} everywhere in all of {} samples: they do not tell its range", name, *constant,
+           samples.count);
+    }
+  }
+  if (!any)
+    fail("every input is the same number everywhere in all of {} samples: they do not tell a range", samples.count);
 }
 
 Tensor copy_of(const ConstView& view) {

@@ -13,6 +13,9 @@
 
 namespace sparkpilot {
 
+// Fewer say little about what others are like.
+inline constexpr size_t kFewSamples = 8;
+
 // Samples of a model's inputs: for each input one tensor per sample, or a single one for all.
 struct Samples {
   std::map<std::string, std::vector<Tensor>> inputs;
@@ -24,9 +27,14 @@ struct Samples {
 // `named` are pairs of an input's name (empty: the only one, or those of the .npz) and a path. With a seed,
 // inputs without samples are filled as bench/inputs.h says, sample i from `seed` + i, and if none has any there are
 // `random` samples; without a seed they are missing.
-// Fails (user) if names, shapes or counts do not fit the session's inputs, or samples are missing.
+// Fails (user) if names, shapes or counts do not fit the session's inputs, or samples are missing; with `measured`, for
+// samples that ranges or errors are measured on, also if one holds NaN or infinity, or as expect_contents() does.
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named,
-                     std::optional<uint64_t> seed = {}, size_t random = 1);
+                     std::optional<uint64_t> seed = {}, size_t random = 1, bool measured = false);
+
+// Fails (user) if a picture (an input of four dimensions), or every input, is the same number everywhere in all
+// samples. Other inputs may well stay the same: nobody changed lanes.
+void expect_contents(const Samples& samples);
 
 // One file's arrays by the input that each is for, found as above; not split into samples, and their shapes are not
 // checked. Floats of another width than the input's are converted: NumPy makes float64 by default.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <set>
 
 #include "base/error.h"
@@ -77,9 +78,11 @@ void resolve(Program& program) {
 
 Precision precision_of(const Program& program, const std::string& text, const std::string& device) {
   const std::optional<Precision> precision = parse_precision(text);
-  if (!precision) fail("--precision: {}", no_choice(text, find_setting("precision").words));
+  if (!precision) {
+    const Setting& setting = find_setting("precision");
+    fail("--precision: expected {}, got {}", setting.values, wrong_value(setting, text));
+  }
   if (const std::string why = precision_refusal(program, *precision, device); !why.empty()) fail("{}", why);
-  tell_about_precision(program, *precision);
   return precision_on(device == "auto" && cuda::images().empty() ? "cpu" : device, *precision);
 }
 
@@ -93,15 +96,21 @@ std::string precision_refusal(const Program& program, Precision precision, const
   return {};
 }
 
-void tell_about_precision(const Program& program, Precision precision) {
-  static std::set<Precision> told;
-  if (program.quiet || !stores_small(precision) || !told.insert(precision).second) return;
+void tell_about_precision(const Program& program, Precision precision, int stored, const std::string& not_finite) {
+  static std::mutex mutex;  // drives open sessions in several threads
+  static std::set<std::string> told;
+  const auto tell = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    if (told.insert(text).second) note(fmt::format("precision {}: {}", name(precision), text));
+  };
+  if (program.quiet || !stores_small(precision)) return;
+  if (!not_finite.empty()) tell(fmt::format("weights of {} hold NaN or infinity and stay as they are", not_finite));
+  if (stored == 0) return tell("no weights are rounded, as none of f32 are before the last layers");
   const bool four = precision == Precision::fp4;
   const char* const others = "the last layers before outputs stay in f32, on a GPU in f16";
-  note(fmt::format("precision {}: weights are rounded to {}; activations{} and {}{}", name(precision),
-                   four ? "NVFP4 in products and E4M3 in convolutions" : "E4M3",
-                   four ? ", without --fp4-activations," : ", unless they are calibrated,", others,
-                   four ? "; experimental" : ""));
+  tell(fmt::format(
+      "weights are rounded to {}; activations{} and {}{}", four ? "NVFP4 in products and E4M3 in convolutions" : "E4M3",
+      four ? ", without --fp4-activations," : ", unless they are calibrated,", others, four ? "; experimental" : ""));
 }
 
 // Far more threads than processors are a typing error that would cost hours.

@@ -26,8 +26,9 @@ Precision precision_of(const Program& program, const std::string& text, const st
 
 // Why a precision cannot be used on a device; empty if it can. `auto` may take the CPU.
 std::string precision_refusal(const Program& program, Precision precision, const std::string& device);
-// Says what a precision of less than 16 bits leaves as it is, and that NVFP4 is experimental; once each.
-void tell_about_precision(const Program& program, Precision precision);
+// Says what a precision of less than 16 bits leaves as it is in a model in which it stored the weights of so many
+// layers, and that NVFP4 is experimental; each line once. `not_finite`: not_finite_weights().
+void tell_about_precision(const Program& program, Precision precision, int stored, const std::string& not_finite);
 
 // Why a number of threads, or "auto", cannot be used; empty if it can.
 std::string threads_refusal(const std::string& threads);

@@ -13,8 +13,6 @@
 namespace sparkpilot::cli {
 namespace {
 
-constexpr int64_t kFewSamples = 8;
-
 struct CalibrateFlags {
   std::string file, out, method = "min-max";
   std::vector<std::string> samples;
@@ -47,7 +45,7 @@ int calibrate(const Program& program, const CalibrateFlags& flags) {
       });
     });
   }
-  if (calibration.samples < kFewSamples && !program.quiet) {
+  if (calibration.samples < static_cast<int64_t>(kFewSamples) && !program.quiet) {
     note(fmt::format("{} samples are few: activations of others may be larger, and saturate", calibration.samples));
   }
   if (!calibration.left_out.empty() && !program.quiet) {

@@ -1,8 +1,11 @@
 // sparkpilot model quantize: a model in int8, calibrated on samples, or with weights in 8 and 4 bits, as a standard
 // ONNX file.
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "base/with_file.h"
@@ -10,6 +13,7 @@
 #include "cli/byte_size.h"
 #include "cli/choices.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/route_frames.h"
 #include "cli/terminal.h"
 #include "compare/plan_distance.h"
@@ -24,13 +28,22 @@ constexpr size_t kWorst = 5;  // activations shown
 struct QuantizeFlags {
   std::string file, out, method = "percentile";
   std::vector<std::string> calibrate, compare, exclude;
-  std::string budget;                              // bytes; empty: none
-  double percentile = 99.99, max_error = 0;        // 0: none
-  double target_error = 0, target_plan_error = 0;  // 0: none
+  std::string budget;  // bytes; empty: none
+  double percentile = 99.99;
+  std::optional<double> max_error, target_error, target_plan_error;
   FramesFlags frames;
   bool int8 = false, fp8 = false, fp4 = false, plain = false;
   RunFlags run;
 };
+
+// Without a limit the flag is left out.
+void expect_above_zero(const char* flag, const std::optional<double>& limit) {
+  if (limit && !(*limit > 0 && std::isfinite(*limit))) fail("{} {}: expected more than 0, and finite", flag, *limit);
+}
+
+void tell_of_few(const Program& program, size_t samples, const char* why) {
+  if (samples < kFewSamples && !program.quiet) note(fmt::format("{} samples are few: {}", samples, why));
+}
 
 Json json_errors(const std::vector<QuantizedError>& errors) {
   Json rows = Json::array();
@@ -68,7 +81,7 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
   for (const QuantizedError& e : model.outputs) table.add({e.name, share(e.relative_l2), share(e.worst)});
   print(table.str() + "\n");
   const auto cost_text = [&](double error) {
-    return flags.target_plan_error > 0 ? fmt::format("{:.3f} m", error) : share(error);
+    return flags.target_plan_error ? fmt::format("{:.3f} m", error) : share(error);
   };
   std::vector<SmallLayer> measured;
   std::array<int, 3> counts{};
@@ -96,7 +109,7 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
 
 Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
   Json layers = Json::array();
-  const char* const unit = flags.target_plan_error > 0 ? "plan_error_m" : "relative_l2";
+  const char* const unit = flags.target_plan_error ? "plan_error_m" : "relative_l2";
   for (const SmallLayer& layer : model.layers) {
     Json row{{"name", layer.name},
              {"format", kFormats[static_cast<size_t>(layer.format)]},
@@ -121,25 +134,21 @@ Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional
 
 // Weights in 8 and 4 bits.
 int store(const Program& program, const QuantizeFlags& flags) {
-  if (flags.plain || flags.max_error > 0) fail("--plain and --max-error are for --int8; for others --target-error");
+  if (flags.plain || flags.max_error) fail("--plain and --max-error are for --int8; for others --target-error");
   if (flags.method != QuantizeFlags().method || flags.percentile != QuantizeFlags().percentile) {
     fail("--method and --percentile are for --int8: weights keep their whole range");
-  }
-  for (const auto& [flag, value] :
-       {std::pair("--target-error", flags.target_error), std::pair("--target-plan-error", flags.target_plan_error)}) {
-    if (!(value >= 0)) fail("{} {}: expected more than 0", flag, value);
   }
   StoreModelOptions options;
   options.precision = flags.fp4 ? Precision::fp4 : Precision::fp8;
   options.exclude.insert(flags.exclude.begin(), flags.exclude.end());
   options.dims = dims_of(flags.run);
   options.shapes = shapes_of(flags.run);
-  if (flags.target_error > 0) options.target_error = flags.target_error;
+  options.target_error = flags.target_error;
   if (!flags.budget.empty()) options.budget = parse_bytes(flags.budget, "--budget");
-  if ((flags.target_error > 0) + (flags.target_plan_error > 0) + !flags.budget.empty() > 1) {
+  if (flags.target_error.has_value() + flags.target_plan_error.has_value() + !flags.budget.empty() > 1) {
     fail("--target-error, --target-plan-error and --budget: give one of them");
   }
-  if (flags.target_plan_error > 0) {
+  if (flags.target_plan_error) {
     options.target_error = flags.target_plan_error;
     options.error = compare::PlanDistance(flags.file);
     if (flags.calibrate.empty() && flags.frames.routes.empty()) {
@@ -150,7 +159,6 @@ int store(const Program& program, const QuantizeFlags& flags) {
   options.samples = named_paths(flags.calibrate, "--calibrate");
   options.held_out = named_paths(flags.compare, "--compare");
   options.threads = chosen_threads(program).value_or(0);
-  tell_about_precision(program, options.precision);
   StoredModel model;
   {
     Progress bar(!program.json && !program.quiet, "storing weights");
@@ -165,8 +173,15 @@ int store(const Program& program, const QuantizeFlags& flags) {
       });
     });
   }
-  if (options.samples.empty() && !options.given && !program.quiet)
-    note("errors are those on random inputs: --calibrate gives real ones");
+  const auto stored =
+      std::ranges::count_if(model.layers, [](const SmallLayer& l) { return l.format != WeightFormat::f32; });
+  tell_about_precision(program, options.precision, static_cast<int>(stored), model.not_finite);
+  if (!options.samples.empty() || options.given) tell_of_few(program, model.samples, "errors on others may be larger");
+  else if (!program.quiet) note("errors are those on random inputs: --calibrate gives real ones");
+  for (const QuantizedError& e : model.outputs) {
+    if (!program.quiet && !std::isfinite(e.relative_l2))
+      note(fmt::format("output \"{}\" is not finite on these samples: its error is infinite", e.name));
+  }
   const std::optional<int64_t> bytes = file_bytes(flags.out);
   if (program.json) print_json(json_of(flags, model, bytes));
   else print_report(flags, model, bytes);
@@ -175,10 +190,14 @@ int store(const Program& program, const QuantizeFlags& flags) {
 
 int quantize(const Program& program, const QuantizeFlags& flags) {
   if (flags.int8 + flags.fp8 + flags.fp4 != 1) fail("say which type to quantize to: one of --int8, --fp8 and --fp4");
+  expect_above_zero("--max-error", flags.max_error);
+  expect_above_zero("--target-error", flags.target_error);
+  expect_above_zero("--target-plan-error", flags.target_plan_error);
   if (!flags.int8) return store(program, flags);
-  if (flags.target_error > 0 || flags.target_plan_error > 0 || !flags.budget.empty()) {
-    fail("--target-error, --target-plan-error and --budget are for --fp8 and --fp4");
+  if (flags.target_plan_error || !flags.budget.empty()) {
+    fail("--target-plan-error and --budget are for --fp8 and --fp4: in int8 every weight takes a byte");
   }
+  if (flags.max_error && flags.target_error) fail("--max-error and --target-error: give one of them");
   if (!flags.frames.routes.empty()) fail("--route is for --fp8 and --fp4; int8 takes samples from files, --calibrate");
   if (flags.calibrate.empty()) fail("--calibrate is missing: int8 needs samples of the inputs");
   QuantizeModelOptions options;
@@ -188,8 +207,7 @@ int quantize(const Program& program, const QuantizeFlags& flags) {
   options.graph.exclude.insert(flags.exclude.begin(), flags.exclude.end());
   options.dims = dims_of(flags.run);
   options.shapes = shapes_of(flags.run);
-  if (flags.max_error < 0) fail("--max-error {}: expected more than 0", flags.max_error);
-  if (flags.max_error > 0) options.max_error = flags.max_error;
+  options.max_error = flags.max_error ? flags.max_error : flags.target_error;
   options.samples = named_paths(flags.calibrate, "--calibrate");
   options.held_out = named_paths(flags.compare, "--compare");
   options.equalise = options.correct_biases = !flags.plain;
@@ -204,6 +222,7 @@ int quantize(const Program& program, const QuantizeFlags& flags) {
       });
     });
   }
+  tell_of_few(program, model.samples, "activations of others may be larger, and saturate");
   const std::optional<int64_t> bytes = file_bytes(flags.out);
   if (!program.json) {
     print_report(flags, model, bytes);
@@ -252,11 +271,11 @@ void add_model_quantize(Program& program, Command group) {
   command.add_flag("--plain", flags->plain, "neither equalise channels nor correct biases: faster, less exact");
   add_list(command, "--exclude", flags->exclude, "NODE|OP", "nodes that stay in floats (repeatable)");
   add_number(command, "--max-error", flags->max_error,
-             "largest relative L2 error of an output, such as 0.05: the worst nodes stay in floats", "E");
+             "of --int8: largest relative L2 error of an output, such as 0.05: the worst nodes stay in floats", "E");
   add_number(
       command, "--target-error", flags->target_error,
       "of --fp8 and --fp4: largest relative L2 error of an output on any sample; the fewest bytes of weights that "
-      "keep it",
+      "keep it. Of --int8 as --max-error",
       "E");
   add_number(command, "--target-plan-error", flags->target_plan_error,
              "the same for the plan's largest error at 1, 2, 4 or 6 s on any sample, in metres", "M");

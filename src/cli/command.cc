@@ -17,6 +17,7 @@
 #include "hw/cpu.h"
 #include "ops/cuda/images.h"
 #include "passes/precision.h"
+#include "passes/small_weights.h"
 #include "runtime/tuning_file.h"
 
 namespace sparkpilot::cli {
@@ -267,11 +268,12 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   options.shapes = shapes_of(flags);
   options.outputs = flags.outputs;
   take_passes(flags.passes, options.passes.off);
-  if (program.verbose()) {
-    options.passes.observe = [](std::string_view pass, const Graph&, int changes) {
-      if (changes > 0) note(fmt::format("pass {}: {}", pass, count_of(changes, "change")));
-    };
-  }
+  options.passes.observe = [&program](std::string_view pass, const Graph& graph, int changes) {
+    if (program.verbose() && changes > 0) note(fmt::format("pass {}: {}", pass, count_of(changes, "change")));
+    const Precision precision = parse_precision(pass).value_or(Precision::model);
+    if (stores_small(precision) && !program.quiet)
+      tell_about_precision(program, precision, changes, not_finite_weights(graph));
+  };
   return options;
 }
 

@@ -71,6 +71,7 @@ void Calibrations::give(drive::ModelFiles& models) {
     known_ += fmt::format("{}{} has {}", known_.empty() ? "" : ", ", file.string(), hash);
     for (OfFile& one : all_) {
       if (one.calibration.model != hash) continue;
+      expect_values_of(file, one.calibration, one.file);
       if (!models.largest.emplace(role, one.calibration.largest).second) {
         fail("{}: a second calibration of {}", one.file, file.string());
       }

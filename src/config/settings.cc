@@ -45,11 +45,6 @@ struct Source {
   std::string_view expected;
 };
 
-// Describes a wrong value.
-std::string wrong(const Setting& setting, std::string_view value) {
-  return fmt::format("\"{}\"{}", shown(value), did_you_mean(value.substr(0, 80), setting.words));
-}
-
 // All values given for a setting, the one with the highest precedence first.
 std::vector<Source> sources_of(const Setting& setting, const SettingsInput& input) {
   std::vector<Source> sources;
@@ -58,7 +53,7 @@ std::vector<Source> sources_of(const Setting& setting, const SettingsInput& inpu
   };
   if (const auto flag = input.flags.find(setting.name); flag != input.flags.end()) {
     const std::string who(setting.flag);
-    sources.push_back({Origin::flag, who + " " + shown(flag->second), who, wrong(setting, flag->second),
+    sources.push_back({Origin::flag, who + " " + shown(flag->second), who, wrong_value(setting, flag->second),
                        own(flag->second), setting.values});
   }
   for (const SettingVariable& variable : setting.variables) {
@@ -67,8 +62,8 @@ std::vector<Source> sources_of(const Setting& setting, const SettingsInput& inpu
     const std::string who(variable.name);
     const std::optional<std::string> value = variable.meaning ? variable.meaning(found->second) : own(found->second);
     if (value && value->empty()) continue;
-    sources.push_back({Origin::environment, who + "=" + shown(found->second), who, wrong(setting, found->second), value,
-                       variable.values.empty() ? setting.values : variable.values});
+    sources.push_back({Origin::environment, who + "=" + shown(found->second), who, wrong_value(setting, found->second),
+                       value, variable.values.empty() ? setting.values : variable.values});
   }
   for (const FileSetting& line : input.lines) {
     if (line.name != setting.name) continue;
@@ -76,7 +71,7 @@ std::vector<Source> sources_of(const Setting& setting, const SettingsInput& inpu
     std::string raw = line.value.value_or("");
     if (raw.starts_with("~/") && !input.home.empty()) raw.replace(0, 1, input.home);
     const std::optional<std::string> value = line.value ? own(raw) : std::nullopt;
-    const std::string got = line.value ? wrong(setting, raw) : "neither text nor a whole number";
+    const std::string got = line.value ? wrong_value(setting, raw) : "neither text nor a whole number";
     sources.push_back({Origin::file, where, fmt::format("{}: {}", where, setting.name), got, value, setting.values});
   }
   return sources;
@@ -266,6 +261,12 @@ Settings resolve_settings(const SettingsInput& input) {
     settings.values.push_back(std::move(result));
   }
   return settings;
+}
+
+std::string wrong_value(const Setting& setting, std::string_view value) {
+  if (setting.name == "precision" && value == "int8")
+    return "\"int8\", in which `model quantize --int8` writes a model";
+  return fmt::format("\"{}\"{}", shown(value), did_you_mean(value.substr(0, 80), setting.words));
 }
 
 std::string shown(std::string_view value) {

@@ -87,6 +87,9 @@ struct Settings {
 // next in the order is used.
 Settings resolve_settings(const SettingsInput& input);
 
+// What was given instead of a value that a setting takes, for messages: quoted, with what may have been meant.
+std::string wrong_value(const Setting& setting, std::string_view value);
+
 // A value for messages: printable, at most one line.
 std::string shown(std::string_view value);
 

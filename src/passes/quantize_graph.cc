@@ -177,7 +177,17 @@ void check_excluded(const Graph& graph, const std::set<std::string>& names) {
   }
 }
 
+void refuse_quantized(const Graph& graph) {
+  for (const NodeId id : graph.order()) {
+    if (is_one_of(graph.node(id), {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
+                                   "QLinearMatMul", "ConvInteger", "MatMulInteger"})) {
+      fail("the model is quantized already (node \"{}\")", graph.label(id));
+    }
+  }
+}
+
 QuantizePlan plan_quantization(Graph& graph, const QuantizeOptions& options) {
+  refuse_quantized(graph);
   Edit edit(graph);
   check_excluded(graph, options.exclude);
   QuantizePlan plan;
@@ -194,9 +204,6 @@ QuantizePlan plan_quantization(Graph& graph, const QuantizeOptions& options) {
   std::set<ValueId> made;  // computed in integers, clamped
   for (const NodeId id : order) {
     const Node& node = edit.node(id);
-    if (is_one_of(node, {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})) {
-      fail("the model is quantized already (node \"{}\")", graph.label(id));
-    }
     if (excluded(id)) continue;
     if (is_product(edit, id)) {
       plan.nodes.push_back(id);

@@ -35,6 +35,9 @@ struct QuantizePlan {
   std::vector<ValueId> tensors;  // activations whose ranges must be measured
 };
 
+// Fails (user) naming a node if the graph has QuantizeLinear, DequantizeLinear or another op of quantized numbers.
+void refuse_quantized(const Graph& graph);
+
 // Chooses what to quantize. Types must be inferred. Fails (user) if a name in `exclude` is neither a node's nor an
 // op's, or the model is quantized already.
 QuantizePlan plan_quantization(Graph& graph, const QuantizeOptions& options);

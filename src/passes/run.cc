@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ir/infer.h"
 #include "passes/pass.h"
+#include "passes/precision.h"
 #include "passes/small_weights.h"
 
 namespace sparkpilot {
@@ -35,7 +36,7 @@ constexpr Pass kPasses[] = {
     {"dce", "dead code", true, drop_dead},
 };
 
-// Name of the two steps of a precision mode, as observers see it.
+// Name of the steps of a precision mode, as observers see it; storing weights in 8 and 4 bits has the precision's own.
 constexpr std::string_view kPrecision = "precision";
 
 }  // namespace
@@ -65,8 +66,9 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
   for (const Pass& pass : passes) {
     // Widened before constants are folded, stored in 8 and 4 bits before the fusions, narrowed to 16 bits after them.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
-    if (converts && pass.run == read_coded_images)
-      done(kPrecision, store_small(graph, plan_small(graph, options.precision), options.largest, true, true));
+    if (stores_small(options.precision) && pass.run == read_coded_images)
+      done(name(options.precision),
+           store_small(graph, plan_small(graph, options.precision), options.largest, true, true));
     if (converts && pass.run == keep_channels_last)
       done(kPrecision, narrow_from_fp32(graph, options.precision, target));
     if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;

@@ -21,6 +21,10 @@ bool scales_fit(const Tensor* scales) {
   return std::ranges::all_of(scales->data<float>(), [](float s) { return s >= kLeastScale && s <= kMostScale; });
 }
 
+bool is_finite(const Tensor& floats) {
+  return std::ranges::all_of(floats.data<float>(), [](float v) { return std::isfinite(v); });
+}
+
 bool is_matrix_product(const Node& node) { return is_op(node, "Gemm") || is_op(node, "MatMul"); }
 
 std::span<const uint8_t> bytes_of(const Tensor& tensor) {
@@ -182,10 +186,24 @@ std::map<NodeId, WeightFormat> plan_small(Graph& graph, Precision precision) {
     if ((!matrix && !is_op(node, "Conv")) || heads[id]) continue;
     const Tensor* weights = edit.constant(node.inputs[1]);
     if (!weights || weights->dtype() != DType::f32 || weights->shape().rank() < 2 || weights->elements() == 0) continue;
-    if (!std::ranges::all_of(weights->data<float>(), [](float v) { return std::isfinite(v); })) continue;
+    if (!is_finite(*weights)) continue;
     plan[id] = matrix && precision == Precision::fp4 ? WeightFormat::fp4 : WeightFormat::fp8;
   }
   return plan;
+}
+
+std::string not_finite_weights(const Graph& graph) {
+  constexpr int kNamed = 3;
+  std::string text;
+  int found = 0;
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (!is_matrix_product(node) && !is_op(node, "Conv")) continue;
+    const Tensor* weights = graph.constant(node.inputs[1]);
+    if (!weights || weights->dtype() != DType::f32 || is_finite(*weights)) continue;
+    if (++found <= kNamed) text += fmt::format("{}\"{}\"", found == 1 ? "" : ", ", graph.label(id));
+  }
+  return found > kNamed ? fmt::format("{} and {} more", text, found - kNamed) : text;
 }
 
 int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan, const std::map<std::string, double>& largest,

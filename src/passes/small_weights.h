@@ -41,6 +41,10 @@ enum class WeightFormat : uint8_t { f32, fp8, fp4 };
 // heads (passes/makers.h) are none of them.
 std::map<NodeId, WeightFormat> plan_small(Graph& graph, Precision precision);
 
+// The convolutions and products whose constant weights of f32 are not finite, as words: "a", "b", "c" and 4 more. Empty
+// if there are none.
+std::string not_finite_weights(const Graph& graph);
+
 // Stores the plan's weights so: adds DequantizeLinear before them. Where a product's weights are in E4M3 and `largest`
 // has the largest magnitude of its input, by that value's name, the input is rounded to E4M3 with one scale, too:
 // QuantizeLinear and DequantizeLinear. With `fp4_inputs` the same is done before products in NVFP4 by

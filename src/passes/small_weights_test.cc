@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 
 #include "passes/test_graph.h"
@@ -90,6 +91,34 @@ TEST(SmallWeights, HeadsAndWeightsThatAreNotFiniteStay) {
   n.output(n.op("Add", {n.op("MatMul", {y, n.weight({20, 4}, 2)}), n.weight({4}, 3)}), "a");
   n.output(n.op("Softmax", {n.op("MatMul", {y, n.weight({20, 5}, 4)})}), "b");
   EXPECT_EQ(store_small(n.graph, plan_small(n.graph, Precision::fp4)), 0);
+}
+
+TEST(SmallWeights, WeightsThatAreNotFiniteAreNamed) {
+  const std::array expected{"", R"("a0")", R"("a0", "a1")", R"("a0", "a1", "a2")", R"("a0", "a1", "a2" and 1 more)"};
+  Net n;
+  ValueId x = n.input("x", {3, 20});
+  for (int i = 0; i < 5; ++i) {
+    Tensor bad = random_tensor(Shape{20, 20}, 1);
+    bad.data<float>()[7] = i % 2 ? std::numeric_limits<float>::infinity() : std::nanf("");
+    EXPECT_EQ(not_finite_weights(n.graph), expected[static_cast<size_t>(i)]);
+    x = n.op("MatMul", {n.op("MatMul", {x, n.weight({20, 20}, 2)}), n.b.constant(bad)});
+    n.graph.node(n.graph.order().back()).name = fmt::format("a{}", i);
+  }
+}
+
+// Observers are told how many layers a precision of less than 16 bits stored, under its name.
+TEST(SmallWeights, ObserversSeeHowManyWereStored) {
+  for (const bool head_alone : {false, true}) {
+    Net n;
+    ValueId x = n.input("x", {3, 20});
+    if (!head_alone) x = n.op("Relu", {n.op("MatMul", {x, n.weight({20, 20}, 1)})});
+    n.output(head(n, x, 20));
+    std::vector<int> seen;
+    run_passes(n.graph, {.precision = Precision::fp8, .observe = [&](std::string_view pass, const Graph&, int changes) {
+                           if (pass == "fp8") seen.push_back(changes);
+                         }});
+    EXPECT_EQ(seen, std::vector<int>{head_alone ? 0 : 1});
+  }
 }
 
 // A norm and a GELU written as single ops are on the way to an output as if they were one node.
@@ -196,6 +225,128 @@ TEST(SmallWeights, TakesWhatFilesHoldAndLeavesWhatKernelsDoNotCompute) {
   const Tensor bad = four.block_scales.clone();
   static_cast<uint8_t*>(bad.raw())[17] = 0x7f;
   EXPECT_EQ(count(optimised(file(four.codes, four.scale, blocks, bad)), "sparkpilot::ScaledGemm"), 0);
+}
+
+std::string refusal_of(const Tensor& codes, const Tensor& scale, const Attributes& attrs,
+                       const Tensor& block_scales = {}) {
+  try {
+    file(codes, scale, attrs, block_scales);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(SmallWeights, ScalesThatDoNotFitAreRefused) {
+  const Tensor w = random_tensor(Shape{40, 24}, 1);
+  const Fp8Weights eight = to_fp8(w, 1);
+  for (const Shape& shape : {Shape{23}, Shape{24, 1}, Shape{40}}) {
+    const std::string said = refusal_of(eight.codes, Tensor::zeros(DType::f32, shape), {{"axis", int64_t{1}}});
+    EXPECT_NE(said.find("scale has shape " + shape.str() + ", expected one number or [24] for axis 1 of [40,24]"),
+              std::string::npos)
+        << said;
+  }
+  const Fp4Weights four = to_fp4(w, 0);
+  const auto blocks = [](int64_t size) { return Attributes{{"axis", int64_t{0}}, {"block_size", size}}; };
+  for (const Shape& shape : {Shape{2, 24}, Shape{4, 24}, Shape{24, 3}}) {
+    const std::string said = refusal_of(four.codes, four.scale, blocks(16), Tensor::zeros(DType::f8e4m3fn, shape));
+    EXPECT_NE(said.find("scale has shape " + shape.str() + ", expected [3,24] for blocks of 16"), std::string::npos)
+        << said;
+  }
+  for (const auto& [size, expected] : {std::pair(int64_t{-16}, "block_size is -16"),
+                                       {0, "scale has shape [3,24], expected one number or [40] for axis 0 of [40,24]"},
+                                       {8, "scale has shape [3,24], expected [5,24] for blocks of 8"},
+                                       {32, "scale has shape [3,24], expected [2,24] for blocks of 32"}}) {
+    const std::string said = refusal_of(four.codes, four.scale, blocks(size), four.block_scales);
+    EXPECT_NE(said.find(expected), std::string::npos) << said;
+  }
+}
+
+// The last rows have other scales than in blocks of 16; kernels of NVFP4 do not read them.
+TEST(SmallWeights, BlocksOfAnotherSizeAreComputedAsWritten) {
+  const Fp4Weights four = to_fp4(random_tensor(Shape{40, 24}, 1), 0);
+  const auto in_blocks = [&](int64_t size) {
+    return file(four.codes, four.scale, {{"axis", int64_t{0}}, {"block_size", size}}, four.block_scales);
+  };
+  const std::vector<Tensor> inputs = random_inputs(in_blocks(17), 7);
+  const Graph lowered = optimised(in_blocks(17));
+  EXPECT_EQ(count(lowered, "sparkpilot::ScaledGemm"), 0);
+  const Tensor got = interpret(lowered, inputs)[0], floats = to_floats(four, 0);
+  for (int64_t row = 0; row < 2; ++row) {
+    for (int64_t column = 0; column < 24; ++column) {
+      double sum = 0;
+      for (int64_t k = 0; k < 40; ++k) {
+        const auto scale = [&](int64_t block) {
+          return load_element(DType::f8e4m3fn, four.block_scales.raw(), block * 24 + column);
+        };
+        const double weight = load_element(DType::f32, floats.raw(), k * 24 + column);
+        const double moved = scale(k / 16) == 0 ? 0 : weight / scale(k / 16) * scale(k / 17);
+        sum += load_element(DType::f32, inputs[0].raw(), row * 40 + k) * moved;
+      }
+      EXPECT_NEAR(load_element(DType::f32, got.raw(), row * 24 + column), sum, 1e-4);
+    }
+  }
+}
+
+TEST(SmallWeights, OddScalesOfWeightsGiveWhatTheyStandFor) {
+  const Tensor w = random_tensor(Shape{40, 24}, 1);
+  const Fp8Weights eight = to_fp8(w, 1);
+  const Fp4Weights four = to_fp4(w, 0);
+  const Attributes blocks{{"axis", int64_t{0}}, {"block_size", int64_t{16}}};
+  const auto result = [&](bool in_4_bits, float scale, bool lowered) {
+    Graph graph = in_4_bits ? file(four.codes, Tensor::scalar(scale), blocks, four.block_scales)
+                            : file(eight.codes, Tensor::scalar(scale), {});
+    const std::vector<Tensor> inputs = random_inputs(graph, 7);
+    return interpret(lowered ? optimised(std::move(graph)) : std::move(graph), inputs)[0];
+  };
+  for (const bool in_4_bits : {false, true}) {
+    const Tensor half = result(in_4_bits, 0.5f, false);
+    for (const float scale : {0.0f, -0.5f, 1e33f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      SCOPED_TRACE(fmt::format("{} bits, {}", in_4_bits ? 4 : 8, scale));
+      const Tensor got = result(in_4_bits, scale, true);
+      for (int64_t i = 0; i < got.elements(); ++i) {
+        const double y = load_element(DType::f32, got.raw(), i), of_half = load_element(DType::f32, half.raw(), i);
+        if (std::isfinite(scale)) {
+          EXPECT_NEAR(y, 2 * static_cast<double>(scale) * of_half, 0.1 * std::fabs(static_cast<double>(scale)));
+        } else {
+          EXPECT_FALSE(std::isfinite(y));
+        }
+      }
+    }
+  }
+}
+
+// Of activations, on a CPU and on a GPU: where their step is no normal number above 0 no product multiplies codes.
+TEST(SmallWeights, OddScalesOfActivationsGiveWhatTheyStandFor) {
+  const Fp8Weights w = to_fp8(random_tensor(Shape{40, 24}, 1), 1);
+  for (const float step : {0.0f, -0.01f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    SCOPED_TRACE(step);
+    Net n;
+    const ValueId x = n.input("x", {2, 40}), steps = n.b.constant(Tensor::scalar(step));
+    const ValueId codes = n.op("QuantizeLinear", {x, steps}, {{"output_dtype", onnx_code(DType::f8e4m3fn)}});
+    n.output(n.op("MatMul", {n.op("DequantizeLinear", {codes, steps}),
+                             n.op("DequantizeLinear", {n.b.constant(w.codes), n.b.constant(w.scales)})}));
+    infer(n.graph);
+    const std::vector<Tensor> inputs = random_inputs(n.graph, 7);
+    const Tensor expected = interpret(n.graph, inputs, nullptr, "reference")[0];
+    for (const Device device : {Device::cpu, Device::cuda}) {
+      const Graph lowered = optimised(n.graph, {}, {.device = device});
+      for (const NodeId id : lowered.order()) {
+        if (is_op(lowered.node(id), "sparkpilot::ScaledGemm")) {
+          EXPECT_EQ(lowered.value(lowered.node(id).inputs[0]).dtype, DType::f32);
+        }
+      }
+      const Tensor got = interpret(lowered, inputs)[0];
+      for (int64_t i = 0; i < got.elements(); ++i) {
+        const double a = load_element(DType::f32, got.raw(), i), b = load_element(DType::f32, expected.raw(), i);
+        if (std::isfinite(step)) {
+          EXPECT_NEAR(a, step == 0 ? 0 : b, 1e-4);
+        } else {
+          EXPECT_TRUE(std::isnan(a) && std::isnan(b)) << a << " " << b;
+        }
+      }
+    }
+  }
 }
 
 // On a GPU activations are f16.

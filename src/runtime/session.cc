@@ -174,9 +174,13 @@ void Session::Impl::open_device() {
     if (!ordinal) return;
     plan_options.gpu = GpuDevice::open(*ordinal, {.reserve = options.memory_reserve});
     const GpuFacts& facts = plan_options.gpu->facts();
-    if (asked == Precision::fp4 && !options.passes.largest.empty() && facts.capability < 120) {
-      throw Error(ErrorKind::device, fmt::format("{}: activations in NVFP4 need compute capability 12.0, this is {}.{}",
-                                                 facts.name, facts.capability / 10, facts.capability % 10));
+    // Emulated, these products are left to the CPU.
+    const bool rounds = asked == Precision::fp4 && !options.passes.largest.empty();
+    if (rounds && facts.capability < 120 && !options.passes.emulate) {
+      throw Error(ErrorKind::device,
+                  fmt::format("{}: activations in NVFP4 need compute capability 12.0, this is {}.{}; --device cpu or "
+                              "auto computes them on the CPU",
+                              facts.name, facts.capability / 10, facts.capability % 10));
     }
   }
   device = fmt::format("cuda:{}", plan_options.gpu->facts().ordinal);
@@ -284,7 +288,10 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   Impl& s = *impl_;
   const int64_t start = now_ns();
   if (options.device != "cuda") gpu_of_device(options.device);
-  if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
+  constexpr int kMostThreads = 1024;
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    fail("threads: expected 0 to {}, got {}", kMostThreads, options.threads);
+  }
   if (options.memory_reserve.value_or(0) < 0) {
     fail("memory reserve: expected 0 bytes or more, got {}", *options.memory_reserve);
   }

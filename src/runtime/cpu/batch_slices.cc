@@ -59,8 +59,8 @@ int64_t open_batch(const Graph& graph) {
 }
 
 bool may_be_sliced(const Graph& bound, const Graph& whole, const PlanOptions& options) {
-  return open_batch(bound) >= 2 * kFewest && options.keep.empty() && !options.passes.observe &&
-         bound.states().empty() && constant_bytes(whole) * available_processors() <= kMaxWeights;
+  return open_batch(bound) >= 2 * kFewest && options.keep.empty() && bound.states().empty() &&
+         constant_bytes(whole) * available_processors() <= kMaxWeights;
 }
 
 int64_t entries_of_a_slice(const Graph& whole, int64_t batch) {
@@ -76,7 +76,9 @@ std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, int64_t en
     part.value(id).declared->front().size = -1;
     bind_input(part, id, part.value(id).shape->with(0, entries));
   }
-  part = optimised(std::move(part), options.passes);
+  PassOptions passes = options.passes;
+  passes.observe = {};  // the whole's were observed
+  part = optimised(std::move(part), passes);
   if (!runs_in_parts(whole, part, open_batch(bound), entries)) return {};
   return part;
 }
