@@ -11,8 +11,8 @@ class InternalError(Error, RuntimeError): ...
 class DeviceError(Error, RuntimeError): ...
 
 class Model:
-    _inputs: List[Tuple[str, Any, Optional[tuple]]]
-    _outputs: List[Tuple[str, Any, Optional[tuple]]]
+    _inputs: List[Tuple[str, Any, Optional[Tuple[Any, ...]]]]
+    _outputs: List[Tuple[str, Any, Optional[Tuple[Any, ...]]]]
     output_slices: Dict[str, slice]
     metadata: Dict[str, str]
     opsets: Dict[str, int]
@@ -26,8 +26,8 @@ def load(path: str) -> Model: ...
 def parse(data: bytes, name: str = ...) -> Model: ...
 
 class Session:
-    _inputs: List[Tuple[str, Any, tuple]]
-    _outputs: List[Tuple[str, Any, tuple]]
+    _inputs: List[Tuple[str, Any, Tuple[Any, ...]]]
+    _outputs: List[Tuple[str, Any, Tuple[Any, ...]]]
     @property
     def device(self) -> str:
         """Where it runs: "cpu" or "cuda:N"; device="auto" may choose the CPU until the first result."""

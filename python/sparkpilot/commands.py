@@ -30,11 +30,12 @@ import threading
 from typing import IO, Any, Callable, Iterable, List, Mapping, Optional, Union
 
 from sparkpilot import _core
+from sparkpilot._arguments import text
 
 __all__ = ["CheckFailed", "adapter_create", "adapter_info", "adapter_merge", "bench", "build_dataset", "compare", "drive",
            "program", "run", "sim_compare", "sim_run", "train"]
 
-_Path = Union[str, os.PathLike]
+_Path = Union[str, os.PathLike[str]]
 _Say = Optional[Callable[[str], None]]
 #: Flags that take a list with commas; all others are repeated.
 _WITH_COMMAS = {"device", "fields", "passes", "peer", "precision", "threads"}
@@ -52,6 +53,9 @@ class CheckFailed(_core.Error):
     def __init__(self, text: str, result: Any) -> None:
         super().__init__(text)
         self.result = result
+
+    def __reduce__(self) -> Any:  # as exceptions are rebuilt from their texts alone
+        return type(self), (str(self), self.result)
 
 
 def program() -> str:
@@ -116,7 +120,7 @@ def _words(name: str, value: Any) -> List[str]:
         return [flag]
     if isinstance(value, Mapping):
         return [f"{flag}={key}={_text(each)}" for key, each in value.items()]
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and getattr(value, "ndim", 1) > 0:
         each = [_text(item) for item in value]
         return [f"{flag}={','.join(each)}"] if each and name in _WITH_COMMAS else [f"{flag}={item}" for item in each]
     return [f"{flag}={_text(value)}"]
@@ -139,11 +143,21 @@ def run(command: str, /, *args: Union[_Path, Iterable[_Path]], say: _Say = None,
     4. Ctrl-C, or an error that `say` raises, stops the program as Ctrl-C stops it in a terminal: it finishes its files
     first, and a second Ctrl-C ends it at once. Other Python threads go on meanwhile.
     """
-    line = [program(), *command.split()]
+    words = text("command", command).split()
+    if not words or words[0].startswith("-"):
+        raise _core.InputError(f"command: expected a command such as 'route info', got {command!r}")
+    if flags.get("help"):
+        raise _core.InputError(f"sparkpilot {command} --help prints no document")
+    if say is not None and not callable(say):
+        raise TypeError(f"say: expected a function that takes a line, got {say!r}")
+    command = " ".join(words)
+    line = [program(), *words]
     for name, value in {**flags, "json": json_output}.items():
         line += _words(name, value)
     line.append("--")
     for each in args:
+        if not isinstance(each, (str, bytes, os.PathLike, Iterable)):
+            raise TypeError(f"sparkpilot {command}: expected paths, got {each!r}")
         line += [_text(each)] if isinstance(each, (str, bytes, os.PathLike)) else [_text(item) for item in each]
     out: List[str] = []
     notes: queue.SimpleQueue[Optional[str]] = queue.SimpleQueue()
@@ -211,7 +225,7 @@ def _next(notes: queue.SimpleQueue[Optional[str]]) -> Optional[str]:
             pass
 
 
-def _result(command: str, code: int, text: str, error: str, json_output: bool) -> Any:
+def _result(command: str, code: int, printed: str, error: str, json_output: bool) -> Any:
     if code == 2:
         raise _core.InputError(error)
     if code == 3:
@@ -219,12 +233,12 @@ def _result(command: str, code: int, text: str, error: str, json_output: bool) -
     if code not in (0, _CHECK_FAILED):
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise _core.InternalError(error or f"sparkpilot {command}: ended with {ended}")
-    result: Any = text
+    result: Any = printed
     if json_output:
         try:
-            result = [json.loads(line) for line in text.splitlines()] if command in _STREAMS else json.loads(text)
+            result = [json.loads(line) for line in printed.splitlines()] if command in _STREAMS else json.loads(printed)
         except ValueError:
-            raise _core.InternalError(f"sparkpilot {command}: expected a JSON document, got {text[:80]!r}") from None
+            raise _core.InternalError(f"sparkpilot {command}: expected a JSON document, got {printed[:80]!r}") from None
     if code == _CHECK_FAILED:
         raise CheckFailed(error or f"sparkpilot {command}: a check failed", result)
     return result

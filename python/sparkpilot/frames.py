@@ -8,6 +8,7 @@ from typing import Iterator, List, Union
 
 import numpy as np
 
+from sparkpilot._arguments import integer, path, text
 from sparkpilot._native import route as _route
 
 __all__ = ["Frame", "FrameReader"]
@@ -37,7 +38,7 @@ class FrameReader:
     pix_fmt: "rgb24" (full-range BT.601, as openpilot's screen interprets the device's pictures), "nv12" or "yuv420p"
         (the video's own bytes).
     start: the index to begin with, of the first segment; decoded from the key frame before it.
-    threads: of the decoder.
+    threads: of the decoder, 1 to 16.
     data: the folder in which names are looked up; None: ~/.comma/media/0/realdata.
 
     Each iteration decodes anew, frame by frame; other Python threads go on meanwhile. A frame that cannot be decoded is
@@ -45,14 +46,15 @@ class FrameReader:
     Raises InputError if there is no such video, or its kind cannot be decoded.
     """
 
-    def __init__(self, route: Union[str, os.PathLike], *, camera: str = "road", pix_fmt: str = "rgb24", start: int = 0,
-                 threads: int = 1, data: Union[str, os.PathLike, None] = None) -> None:
-        self._pix_fmt, self._start, self._threads = pix_fmt, start, threads
+    def __init__(self, route: Union[str, os.PathLike[str]], *, camera: str = "road", pix_fmt: str = "rgb24", start: int = 0,
+                 threads: int = 1, data: Union[str, os.PathLike[str], None] = None) -> None:
+        self._pix_fmt, self._start = text("pix_fmt", pix_fmt), min(integer("start", start, 0), 2**62)
+        self._threads = integer("threads", threads, 1, 16)
         if os.path.isfile(route):
             self._videos = [(0, os.fspath(route))]
         else:
             self._videos = [(number, os.fspath(file))
-                            for number, file in _route.find_videos(os.fspath(route), camera, os.fspath(data or ""))]
+                            for number, file in _route.find_videos(path("route", route), text("camera", camera), os.fspath(data or ""))]
         first = self._open(0)
         #: Pixels of the first video.
         self.width: int = first.width

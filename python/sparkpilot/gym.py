@@ -8,13 +8,14 @@
 """
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from sparkpilot import InputError
 from sparkpilot.worlds import Column, Worlds
 
 _MODES = {AutoresetMode.NEXT_STEP: "next_step", AutoresetMode.SAME_STEP: "same_step", AutoresetMode.DISABLED: "disabled"}
@@ -27,7 +28,15 @@ class SimVectorEnv(VectorEnv):
     writes into the arrays that step returns. With reuse=True these are the same arrays at each step.
     """
 
-    def __init__(self, num_envs: int = 1, autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP, **options: Any) -> None:
+    def __init__(self, num_envs: int = 1, autoreset_mode: Union[AutoresetMode, str] = AutoresetMode.SAME_STEP,
+                 **options: Any) -> None:
+        if "autoreset" in options:
+            raise InputError("autoreset: Gymnasium calls it autoreset_mode")
+        try:
+            autoreset_mode = AutoresetMode(autoreset_mode)
+        except ValueError:
+            known = ", ".join(f"AutoresetMode.{mode.name}" for mode in AutoresetMode)
+            raise InputError(f"autoreset_mode: expected {known}, got {autoreset_mode!r}") from None
         self.worlds = Worlds(num_envs, autoreset=_MODES[autoreset_mode], **options)
         self.num_envs, self.autoreset_mode = num_envs, autoreset_mode
         self.metadata = {"autoreset_mode": autoreset_mode}
@@ -39,6 +48,9 @@ class SimVectorEnv(VectorEnv):
 
     def reset(self, *, seed: Any = None, options: Optional[Dict[str, Any]] = None) -> Tuple[np.ndarray, Dict[str, Any]]:
         """seed: an integer (world i gets seed + i) or one for each world. options: {"reset_mask": bool [num_envs]}."""
+        for name in options or {}:
+            if name != "reset_mask":
+                raise InputError(f"options: there is no {name!r}, only 'reset_mask'")
         super().reset(seed=seed if isinstance(seed, int) else None)
         return self.worlds.reset(seed, (options or {}).get("reset_mask")), {}
 
@@ -54,9 +66,11 @@ class SimVectorEnv(VectorEnv):
         return made.observations, made.rewards, made.terminated, made.truncated, infos
 
     def close_extras(self, **kwargs: Any) -> None:
+        """Frees the worlds; called by close()."""
         self.worlds.close()
 
 
 def space_of(columns: List[Column]) -> Box:
+    """The bounds of columns as a space, float32."""
     return Box(np.array([column.low for column in columns], np.float32),
                np.array([column.high for column in columns], np.float32))

@@ -124,6 +124,9 @@ def get_recommended_precision(gpu: Optional[Gpu] = None) -> str:
 if TYPE_CHECKING:
     HARDWARE: Hardware
 else:
+    def __dir__() -> List[str]:
+        return sorted({*globals(), "HARDWARE"})
+
     def __getattr__(name: str) -> Hardware:
         if name == "HARDWARE":
             return _here()

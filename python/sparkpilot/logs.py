@@ -12,6 +12,7 @@ import os
 import warnings
 from typing import Any, Iterator, List as ListOf, Optional, Tuple, Union
 
+from sparkpilot._arguments import path, text
 from sparkpilot._native import route as _route
 
 __all__ = ["List", "LogReader", "Struct"]
@@ -36,17 +37,19 @@ class LogReader:
     RuntimeWarning that says where, as in openpilot. A missing segment is a RuntimeWarning, too.
     """
 
-    def __init__(self, route: Union[str, os.PathLike], *, data: Union[str, os.PathLike, None] = None) -> None:
+    def __init__(self, route: Union[str, os.PathLike[str]], *, data: Union[str, os.PathLike[str], None] = None) -> None:
         self._bytes: Optional[bytes] = None
-        files, notes = _route.find_logs(os.fspath(route), os.fspath(data or ""))
+        files, notes = _route.find_logs(path("route", route), os.fspath(data or ""))
         #: The logs that are read.
         self.files: ListOf[str] = [os.fspath(file) for file in files]
         for note in notes:
             warnings.warn(note, RuntimeWarning, stacklevel=2)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> LogReader:
+    def from_bytes(cls, data: Union[bytes, bytearray, memoryview]) -> LogReader:
         """The same of a log's bytes, plain or compressed. They are kept."""
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"data: expected bytes, got {type(data).__name__}")
         reader = cls.__new__(cls)
         reader._bytes, reader.files = bytes(data), []
         return reader
@@ -61,7 +64,7 @@ class LogReader:
         """
         for name, log in self._open():
             if kind is not None:
-                log.only(kind)
+                log.only(text("kind", kind))
             yield from log
             if log.damage:
                 warnings.warn(f"{name}: {log.damage}", RuntimeWarning, stacklevel=2)

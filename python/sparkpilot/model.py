@@ -7,6 +7,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 import numpy as np
 
 from sparkpilot import _core
+from sparkpilot._arguments import integer, path as _path, text
 
 
 class TensorInfo(NamedTuple):
@@ -74,14 +75,15 @@ class Model:
         """How many nodes the file has, before any optimisation."""
         return self._core.node_count
 
-    def save(self, path: Union[str, os.PathLike], *, opset: int = 0, external_data: bool = False) -> int:
+    def save(self, path: Union[str, os.PathLike[str]], *, opset: int = 0, external_data: bool = False) -> int:
         """Writes the model as ONNX and returns the opset that it was written in.
 
         opset: 0 is the model's own where all its operators can be written in it, else the newest that fits.
         external_data: weights go to `<path>.data`.
-        Raises InputError, and leaves no file, if ONNX cannot express a node, and for models with states.
+        Folders that lack are made. Raises InputError, and leaves no file, if ONNX cannot express a node, and for models
+        with states.
         """
-        return self._core.save(os.fspath(path), opset=opset, external_data=external_data)
+        return self._core.save(_path("path", path), opset=integer("opset", opset, 0, 1000), external_data=bool(external_data))
 
     def __repr__(self) -> str:
         def listed(infos: List[TensorInfo]) -> str:
@@ -90,11 +92,13 @@ class Model:
         return f"<sparkpilot.Model {self.name!r}: {listed(self.inputs)} -> {listed(self.outputs)}>"
 
 
-def load(path: Union[str, os.PathLike]) -> Model:
+def load(path: Union[str, os.PathLike[str]]) -> Model:
     """Reads an ONNX file (IR 3 to 13, opsets up to 28). Raises InputError that names the file and the node."""
-    return Model(_core.load(os.fspath(path)))
+    return Model(_core.load(_path("path", path)))
 
 
-def parse(data: bytes, name: str = "the model") -> Model:
+def parse(data: Union[bytes, bytearray, memoryview], name: str = "the model") -> Model:
     """The same of a file's bytes; `name` stands for the file in messages. External data is refused."""
-    return Model(_core.parse(data, name))
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"data: expected bytes, got {type(data).__name__}")
+    return Model(_core.parse(bytes(data), text("name", name)))

@@ -8,10 +8,11 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 import numpy as np
 
 from sparkpilot import _core
+from sparkpilot._arguments import names, text
 from sparkpilot.model import Model, TensorInfo, load
 
 
-class Arrays(Mapping):
+class Arrays(Mapping[str, np.ndarray]):
     """A session's inputs, outputs or states by name, as NumPy arrays on the session's own memory.
 
     Nothing is copied. An array keeps the session alive. PyTorch and others take it without a copy, too:
@@ -29,7 +30,8 @@ class Arrays(Mapping):
 
     def __setitem__(self, name: str, value: Any) -> None:
         own = self[name]
-        if isinstance(value, np.ndarray) and value.shape == own.shape and value.ctypes.data == own.ctypes.data:
+        if isinstance(value, np.ndarray) and value.shape == own.shape and (
+                value.size == 0 or value.ctypes.data == own.ctypes.data):
             return  # the end of `session.inputs[name] += 1`
         raise TypeError(f"the {self._kind} {name!r} is memory of the session: write into it, "
                         f"session.{self._kind}s[{name!r}][...] = value")
@@ -43,6 +45,14 @@ class Arrays(Mapping):
     def __contains__(self, name: object) -> bool:
         return name in self._names()
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The array of that name; `default` if there is none."""
+        return self[name] if name in self else default
+
+    # As objects: arrays have no single truth of being equal.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def bits(self, name: str) -> np.ndarray:
         """The same memory as unsigned integers, for types that NumPy does not have.
 
@@ -51,7 +61,7 @@ class Arrays(Mapping):
         """
         if self._bits is None:
             raise TypeError(f"{self._kind}s have no bits()")
-        return self._bits(name)
+        return self._bits(text(self._kind, name))
 
     def __repr__(self) -> str:
         return f"<{self._kind}s of a session: {', '.join(self)}>"
@@ -70,7 +80,7 @@ class Session(_core.Session):
         computes the model as the CPU does, else the CPU.
     threads: 0 finds the fastest number by trial.
     precision: "fp32"; "bf16"; "fp16" (on the CPU weights alone are stored in 16 bits); "fp8" and "fp4" (weights in 8 and 4
-        bits); "model": as in the file.
+        bits); "model": as in the file; "auto": fp16 on a GPU, else fp32.
     dims: sizes of open dimensions by name, {"batch": 4}. shapes: shapes of inputs by name.
     batch: runs a model made for one entry on so many at once.
     outputs: only these are computed; they may be sliced, "logits[:, -1, :]".
@@ -78,18 +88,18 @@ class Session(_core.Session):
     passes_off: names of optimisations that are skipped. kernels: which kernels are used, "no-onednn".
     tune: "auto", "off" or "full": whether kernels are timed. tuning_file: keeps what was found for the next process.
     memory_reserve: bytes of the GPU's memory that are left to others.
-    keep: names of intermediate values for values(), or "all". profile: time the nodes for profile().
+    keep: names of intermediate values for values(), or "all"; a name that no value has is not there. profile: time the nodes for profile().
     say: a function that is given a line when loading takes long, and about the choice of the device.
 
     A session is used by one call at a time; another thread's call meanwhile raises InputError. `run` and compiling let
     other Python threads go on. A forked process must not use a session that its parent made.
     """
 
-    def __init__(self, model: Union[Model, str, os.PathLike], *, device: str = "cpu", threads: int = 0,
+    def __init__(self, model: Union[Model, str, os.PathLike[str]], *, device: str = "cpu", threads: int = 0,
                  precision: str = "fp32", dims: Optional[Dict[str, int]] = None,
                  shapes: Optional[Dict[str, Tuple[int, ...]]] = None, batch: int = 1, outputs: Iterable[str] = (),
                  emulate: bool = False, passes_off: Iterable[str] = (), kernels: str = "", tune: str = "auto",
-                 tuning_file: Union[str, os.PathLike] = "", memory_reserve: Optional[int] = None,
+                 tuning_file: Union[str, os.PathLike[str]] = "", memory_reserve: Optional[int] = None,
                  keep: Union[str, Iterable[str]] = (), profile: bool = False,
                  say: Optional[Callable[[str], None]] = None) -> None:
         if isinstance(model, (str, os.PathLike)):
@@ -98,9 +108,9 @@ class Session(_core.Session):
             raise TypeError(f"model: expected a sparkpilot.Model or the path of an ONNX file, got {model!r}")
         super().__init__(model._core, {
             "device": device, "threads": threads, "precision": precision, "dims": dims, "shapes": shapes, "batch": batch,
-            "outputs": _names("outputs", outputs), "emulate": emulate, "passes_off": set(_names("passes_off", passes_off)),
-            "kernels": kernels, "tune": tune, "tuning_file": os.fspath(tuning_file), "memory_reserve": memory_reserve,
-            "keep": set(_names("keep", keep)), "profile": profile, "say": say})
+            "outputs": names("outputs", outputs), "emulate": emulate, "passes_off": set(names("passes_off", passes_off)),
+            "kernels": kernels, "tune": tune, "tuning_file": os.fspath(tuning_file or ""), "memory_reserve": memory_reserve,
+            "keep": set(names("keep", keep)), "profile": profile, "say": say})
 
     @property
     def inputs(self) -> Arrays:
@@ -133,9 +143,9 @@ class Session(_core.Session):
 
         Raises InputError while there are arrays on that input's or an output's memory.
         """
-        self._set_shape(name, shape)
+        self._set_shape(text("name", name), shape)
 
-    def __call__(self, arrays: Optional[Mapping] = None, /, **named: Any) -> Dict[str, np.ndarray]:
+    def __call__(self, arrays: Optional[Mapping[str, Any]] = None, /, **named: Any) -> Dict[str, np.ndarray]:
         """Copies every input in, runs, and returns copies of the outputs: session(img=frames, desire=pulse).
 
         Inputs are NumPy arrays, or tensors with __dlpack__ in the processor's memory, of exactly the input's type; a
@@ -148,11 +158,5 @@ class Session(_core.Session):
             return f"<sparkpilot.Session on {self.device}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
         except _core.InputError:
             return "<sparkpilot.Session in use>"
-
-
-def _names(option: str, given: Union[str, Iterable[str]]) -> List[str]:
-    names = [given] if isinstance(given, str) else list(given)
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"{option}: expected names, got {name!r}")
-    return names
+        except RuntimeError:  # its __init__ raised, or has not run
+            return "<sparkpilot.Session that was not made>"

@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import ctypes as c
 import itertools
-import operator
 import pathlib
 import threading
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from sparkpilot import _core
+from sparkpilot._arguments import integer, text
 
 AUTORESET = ("next_step", "same_step", "disabled")
 _VERSION = 2  # of include/sparkpilot/sim_env.h
@@ -116,40 +116,41 @@ class Worlds:
                  vehicle: str = "civic", plant: str = "bicycle", planner: str = "idm", device: str = "cpu",
                  steering: str = "torque", longitudinal: bool = False, autoreset: str = "same_step",
                  steps_per_action: int = 5, most_seconds: float = 0.0, lane: float = 1.8,
-                 weights: Optional[dict] = None, library: Union[str, pathlib.Path, None] = None,
+                 weights: Optional[Mapping[str, float]] = None, library: Union[str, pathlib.Path, None] = None,
                  reuse: bool = False) -> None:
-        self._handle = None
+        self._handle: Optional[int] = None
         self._library = _open(library)
         self._lock = threading.Lock()
         self.observation_columns = _columns(self._library.sparkpilot_sim_observation)
         self.term_columns = _columns(self._library.sparkpilot_sim_term)
         options = _Options()
         self._library.sparkpilot_sim_default_options(c.byref(options))
-        worlds = _integer("worlds", worlds, 1, 2**62)
-        integers = {"worlds": worlds, "threads": _integer("threads", threads, 0, 2**31 - 1),
-                    "seed": _integer("seed", seed, 0, 2**64 - 1),
+        worlds = integer("worlds", worlds, 1, 2**62)
+        integers = {"worlds": worlds, "threads": integer("threads", threads, 0, 2**31 - 1),
+                    "seed": integer("seed", seed, 0, 2**64 - 1),
                     "steering": _choice("steering", steering, ("torque", "angle")),
-                    "longitudinal": _integer("longitudinal", bool(longitudinal) if isinstance(longitudinal, np.bool_)
+                    "longitudinal": integer("longitudinal", bool(longitudinal) if isinstance(longitudinal, np.bool_)
                                              else longitudinal, 0, 1),
                     "autoreset": _choice("autoreset", autoreset, AUTORESET),
-                    "steps_per_action": _integer("steps_per_action", steps_per_action, 1, 2**31 - 1)}
-        texts = {"scenarios": scenarios, "vehicle": vehicle, "plant": plant, "planner": planner, "device": device}
-        for name, value in texts.items():
-            if not isinstance(value, str):
-                raise TypeError(f"{name}: expected a text, got {value!r}")
-            if "\0" in value:
-                raise _core.InputError(f"{name}: {value!r} holds a zero byte")
+                    "steps_per_action": integer("steps_per_action", steps_per_action, 1, 2**31 - 1)}
+        texts = {name: text(name, value).encode() for name, value in
+                 (("scenarios", scenarios), ("vehicle", vehicle), ("plant", plant), ("planner", planner), ("device", device))}
         try:
             numbers = {"most_seconds": float(most_seconds), "lane": float(lane)}
         except (TypeError, ValueError):
             raise TypeError(f"most_seconds, lane: expected numbers, got {most_seconds!r}, {lane!r}") from None
-        for name, value in {**integers, **numbers, **{name: text.encode() for name, text in texts.items()}}.items():
+        for name, value in {**integers, **numbers, **texts}.items():
             setattr(options, name, value)
         names = [column.name for column in self.term_columns]
+        if not isinstance(weights or {}, Mapping):
+            raise TypeError(f"weights: expected numbers by the names of terms, got {weights!r}")
         for name, weight in (weights or {}).items():
             if name not in names:
                 raise _core.InputError(f"the reward has no term {name!r}; it has: {', '.join(names)}")
-            options.weights[names.index(name)] = weight
+            try:
+                options.weights[names.index(name)] = weight
+            except TypeError:
+                raise TypeError(f"weights[{name!r}]: expected a number, got {weight!r}") from None
         self._handle = self._library.sparkpilot_sim_make(c.byref(options))
         if not self._handle:
             raise self._error()
@@ -160,21 +161,31 @@ class Worlds:
     def __len__(self) -> int:
         return self.worlds
 
+    def __repr__(self) -> str:
+        return f"<sparkpilot.Worlds: {self.worlds}{'' if self._handle else ', closed'}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("simulated worlds can be neither copied nor pickled")
+
     def reset(self, seed: Union[int, Sequence[int], None] = None, mask: Optional[np.ndarray] = None) -> np.ndarray:
         """Begins the next episode of all worlds, or of those where the mask is True, and returns all observations,
         float32 [worlds, columns].
 
         seed: world i begins with the first episode of seed + i, or of seed[i].
         """
-        if isinstance(seed, (int, np.integer)):
-            seed = range(int(seed), int(seed) + self.worlds)
         seeds = None
-        if seed is not None:
-            seeds = np.asarray(seed)
-            if seeds.dtype.kind not in "iu" or (seeds < 0).any():
-                raise _core.InputError(f"seed: expected integers from 0 on, got {repr(seed)[:60]}")
-            seeds = self._array("seed", seeds, np.uint64, (self.worlds,))
+        if isinstance(seed, (int, np.integer)):
+            first = integer("seed", seed, 0, 2**64 - self.worlds)
+            seeds = np.arange(self.worlds, dtype=np.uint64) + np.uint64(first)
+        elif seed is not None:
+            try:  # each by itself: NumPy makes floats of a list in which some are beyond int64
+                given = [integer("seed", each, 0, 2**64 - 1) for each in seed]
+            except TypeError:
+                raise _core.InputError(f"seed: expected integers from 0 on, got {repr(seed)[:60]}") from None
+            seeds = self._array("seed", np.array(given, np.uint64), np.uint64, (self.worlds,))
         if mask is not None:
+            if np.asarray(mask).dtype != bool:
+                raise _core.InputError(f"mask: expected True or False for each world, got {repr(mask)[:60]}")
             mask = self._array("mask", mask, bool, (self.worlds,))
         out = self._arrays or self._new_arrays()
         self._call(self._library.sparkpilot_sim_reset, [mask, seeds], out)
@@ -189,12 +200,13 @@ class Worlds:
 
     def scenario(self, world: int) -> str:
         """The name of the scenario that the world's episode is one of."""
-        world = _integer("world", world, 0, self.worlds - 1)
+        world = integer("world", world, 0, self.worlds - 1)
         with self._in_use():
             name = self._library.sparkpilot_sim_scenario(self._open_handle(), world)
             if name is None:
                 raise self._error()
-            return name.decode()
+            found: str = name.decode()
+            return found
 
     def close(self) -> None:
         """Frees the worlds; nothing can be done with them afterwards. Raises InputError while another thread's call runs."""
@@ -212,14 +224,17 @@ class Worlds:
 
     def _new_arrays(self) -> Step:
         count, columns = self.worlds, len(self.observation_columns)
-        return Step(np.empty((count, columns), np.float32), np.empty(count, np.float32), *np.empty((3, count), bool),
+        terminated, truncated, ended = np.empty((3, count), bool)
+        return Step(np.empty((count, columns), np.float32), np.empty(count, np.float32), terminated, truncated, ended,
                     np.empty((count, columns), np.float32), np.empty((count, _TERMS), np.float32))
 
     @staticmethod
-    def _array(name: str, given: Any, dtype: Any, shape: tuple) -> np.ndarray:
+    def _array(name: str, given: Any, dtype: Any, shape: Tuple[int, ...]) -> np.ndarray:
         try:
+            if np.asarray(given).dtype.kind not in "biuf":
+                raise TypeError("these are no real numbers")
             array = np.ascontiguousarray(given, dtype)
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise _core.InputError(f"{name}: expected {np.dtype(dtype)} of shape {shape}: {error}") from None
         if array.shape != shape:
             raise _core.InputError(f"{name}: expected the shape {shape}, got {array.shape}")
@@ -244,22 +259,12 @@ class Worlds:
         kind = {1: _core.InternalError, 3: _core.DeviceError}.get(self._library.sparkpilot_sim_error_kind(), _core.InputError)
         return kind(self._library.sparkpilot_sim_error().decode())
 
-    def _call(self, function: Any, given: list, out: Step) -> None:
+    def _call(self, function: Any, given: List[Optional[np.ndarray]], out: Step) -> None:
         buffers = (c.c_void_p * len(out))(*(array.ctypes.data for array in out))
-        given = [None if array is None else array.ctypes.data for array in given]
+        places = [None if array is None else array.ctypes.data for array in given]
         with self._in_use():
-            if function(self._open_handle(), *given, buffers):
+            if function(self._open_handle(), *places, buffers):
                 raise self._error()
-
-
-def _integer(name: str, given: Any, low: int, high: int) -> int:
-    try:
-        number = operator.index(given)
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {given!r}") from None
-    if not low <= number <= high:
-        raise _core.InputError(f"{name}: expected {low} to {high}, got {number}")
-    return number
 
 
 def _choice(name: str, given: str, choices: Sequence[str]) -> int:

@@ -68,10 +68,16 @@ void write_rgb24(const YuvView& p, uint8_t* to) {
   }
 }
 
+// As many as FFmpeg's decoders use at most.
+int checked(int threads) {
+  if (threads < 1 || threads > 16) fail("threads: expected 1 to 16, got {}", threads);
+  return threads;
+}
+
 class Video {
  public:
   Video(const std::filesystem::path& path, const std::string& pixels, int64_t start, int threads)
-      : pixels_(pixels_named(pixels)), reader_(path, threads) {
+      : pixels_(pixels_named(pixels)), reader_(path, checked(threads)) {
     if (start < 0) fail("start: expected at least 0, got {}", start);
     if (start > 0) reader_.start_at(start);
   }
@@ -85,7 +91,7 @@ class Video {
     uint8_t* const to = out.mutable_data();
     bool there = false;
     {
-      const py::gil_scoped_release release;
+      const python::WithoutLock without_lock;
       there = reader_.next();
       if (there) write(reader_.picture(), to);
     }
@@ -141,7 +147,7 @@ std::vector<std::pair<int, std::filesystem::path>> find_videos(const std::filesy
 void bind_frames(py::module_& module) {
   py::class_<Video>(module, "Video")
       .def(py::init([](const std::filesystem::path& path, const std::string& pixels, int64_t start, int threads) {
-             const py::gil_scoped_release release;
+             const python::WithoutLock without_lock;
              return std::make_unique<Video>(path, pixels, start, threads);
            }),
            py::arg("path"), py::arg("pixels"), py::arg("start"), py::arg("threads"))
@@ -152,7 +158,7 @@ void bind_frames(py::module_& module) {
       .def_property_readonly("damage", &Video::damage)
       .def_property_readonly("undecodable", &Video::undecodable);
   module.def("find_videos", &find_videos, py::arg("name"), py::arg("camera"), py::arg("data"),
-             py::call_guard<py::gil_scoped_release>());
+             py::call_guard<python::WithoutLock>());
 }
 
 }  // namespace sparkpilot::pyroute

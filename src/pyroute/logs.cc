@@ -50,7 +50,7 @@ class Log {
 
   // The next event that is wanted; null at the log's end, and after many that are not, so that Ctrl-C is noticed.
   Held look() {
-    const py::gil_scoped_release release;
+    const python::WithoutLock without_lock;
     for (int i = 0; i < 4096; ++i) {
       ended_ = !reader_.next();
       if (ended_) return nullptr;
@@ -73,7 +73,7 @@ class Log {
 void bind_logs(py::module_& module) {
   py::class_<Log>(module, "Log")
       .def(py::init([](const std::filesystem::path& path) {
-        const py::gil_scoped_release release;
+        const python::WithoutLock without_lock;
         return std::make_unique<Log>(path);
       }))
       .def_static("of_bytes",
@@ -88,7 +88,7 @@ void bind_logs(py::module_& module) {
   module.def(
       "find_logs",
       [](const std::filesystem::path& name, const std::filesystem::path& data) {
-        const py::gil_scoped_release release;
+        const python::WithoutLock without_lock;
         std::vector<std::string> notes;
         auto logs = drive::logs_of(drive::find_routes(name.string(), {data}), name.string(),
                                    [&](const std::string& note) { notes.push_back(note); });

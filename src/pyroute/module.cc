@@ -24,6 +24,7 @@ void bind_errors() {
 
 PYBIND11_MODULE(_route, module) {
   using namespace sparkpilot::pyroute;  // NOLINT(google-build-using-namespace): the macro makes a separate function
+  sparkpilot::python::look_numpy_up();
   bind_errors();
   bind_values(module);
   bind_logs(module);

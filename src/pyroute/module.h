@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "python/pybind.h"
 
 namespace sparkpilot::pyroute {
 

@@ -258,16 +258,20 @@ py::object List::array() const {
 }
 
 void bind_values(py::module_& module) {
-  py::class_<Struct>(module, "Struct",
-                     "A struct of an event: its fields are attributes.\n\n"
-                     "Raises AttributeError for a field that does not exist, has no schema in sparkpilot, or is a member "
-                     "of a union of which\nanother is set; InputError where the bytes are damaged.")
-      .def("__getattr__", &Struct::get)
+  py::class_<Struct> fields(
+      module, "Struct",
+      "A struct of an event: its fields are attributes.\n\n"
+      "Raises AttributeError for a field that does not exist, has no schema in sparkpilot, or is a member "
+      "of a union of which\nanother is set; InputError where the bytes are damaged.");
+  python::made_here_alone(fields);
+  fields.def("__getattr__", &Struct::get)
       .def("which", &Struct::which,
-           "The member of the union that is set; of an event its kind, \"unknown(151)\" for one that sparkpilot's schema "
+           "The member of the union that is set; of an event its kind, \"unknown(151)\" for one that sparkpilot's "
+           "schema "
            "does not\nhave, with openpilot's ordinal.")
       .def("to_dict", &Struct::to_dict, py::arg("verbose") = false,
-           "The struct as dicts, lists, numbers, str and bytes. Fields without a schema are left out; unless verbose, so "
+           "The struct as dicts, lists, numbers, str and bytes. Fields without a schema are left out; unless verbose, "
+           "so "
            "are\nlists, texts and structs that were never written.")
       .def("to_bytes", &Struct::to_bytes,
            "Of an event: its message as in an uncompressed log; those of several, one after the other, are a log.")
@@ -279,8 +283,10 @@ void bind_values(py::module_& module) {
            })
       .def("__str__", [](const Struct& self) { return py::str(self.to_dict(false)); })
       .def("__repr__", [](const Struct& self) { return fmt::format("<sparkpilot.logs.Struct {}>", self.type()); });
-  py::class_<List>(module, "List", "A list of an event, a sequence; numpy.asarray() takes one of numbers at once.")
-      .def("__len__", &List::size)
+  py::class_<List> list(module, "List",
+                        "A list of an event: len, indices, slices; numpy.asarray() takes one of numbers at once.");
+  python::made_here_alone(list);
+  list.def("__len__", &List::size)
       .def("__getitem__", &List::at)
       .def("__getitem__",
            [](const List& self, const py::slice& part) {

@@ -60,11 +60,25 @@ std::optional<py::dtype> numpy_type(DType dtype) {
 py::object type_shown(DType dtype) {
   if (dtype == DType::none) return py::none();
   if (const auto type = numpy_type(dtype)) return *type;
-  return py::str(std::string(name(dtype)));
+  const std::string_view own = name(dtype);
+  // To NumPy "u4" has 32 bits.
+  if (bits(dtype) < 8 && (own[0] == 'i' || own[0] == 'u')) {
+    return py::str(fmt::format("{}int{}", own[0] == 'u' ? "u" : "", own.substr(1)));
+  }
+  return py::str(std::string(own));
 }
 
 DType type_asked(const py::object& type) {
+  if (type.is_none()) fail("expected an element type such as numpy.float32 or \"bf16\", got None");
   if (py::isinstance<py::str>(type)) {
+    const auto asked = type.cast<std::string>();
+    for (const char* const code : {"i2", "i4", "i8", "u2", "u4", "u8"}) {
+      if (asked == code) {
+        const char* const word = code[0] == 'u' ? "uint" : "int";
+        fail("\"{}\" is {} bytes to NumPy and {} bits elsewhere: write \"{}{}\" or \"{}{}\"", code, code[1], code[1],
+             word, (code[1] - '0') * 8, word, code[1]);
+      }
+    }
     if (const auto known = parse_dtype(type.cast<std::string>())) return *known;
   }
   try {

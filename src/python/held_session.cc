@@ -5,6 +5,16 @@
 
 namespace sparkpilot::python {
 
+std::set<std::string> HeldSession::without_shapes(const Graph& graph) {
+  std::set<std::string> names;
+  const auto look = [&](const std::string& name, const Value& value) {
+    if (!value.declared && !value.shape) names.insert(name);
+  };
+  for (const ValueId id : graph.inputs()) look(graph.value(id).name, graph.value(id));
+  for (const Graph::Output& output : graph.outputs()) look(output.name, graph.value(output.value));
+  return names;
+}
+
 py::object HeldSession::keeper(int* count) {
   struct Kept {
     std::shared_ptr<HeldSession> session;
@@ -84,13 +94,13 @@ void HeldSession::set_shape(const std::string& name, const Shape& shape) {
 
 void HeldSession::compile() {
   const Use use(*this);
-  const py::gil_scoped_release release;
+  const WithoutLock without_lock;
   session_.compile();
 }
 
 void HeldSession::run() {
   const Use use(*this);
-  const py::gil_scoped_release release;
+  const WithoutLock without_lock;
   session_.run();
 }
 
@@ -121,7 +131,7 @@ py::dict HeldSession::call(const py::dict& arrays) {
     set_input(name.cast<std::string>(), py::reinterpret_borrow<py::object>(value));
   }
   {
-    const py::gil_scoped_release release;
+    const WithoutLock without_lock;
     session_.run();
   }
   py::dict out;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace sparkpilot::python {
 
 class HeldSession : public std::enable_shared_from_this<HeldSession> {
  public:
-  HeldSession(Graph graph, SessionOptions options) : session_(std::move(graph), std::move(options)) {}
+  HeldSession(Graph graph, SessionOptions options)
+      : undeclared_(without_shapes(graph)), session_(std::move(graph), std::move(options)) {}
 
   // Every call below fails (user) while another one runs: `run` lets other threads of Python go on meanwhile.
   //
@@ -37,6 +39,9 @@ class HeldSession : public std::enable_shared_from_this<HeldSession> {
   py::dict values();
   py::list profile();
 
+  // Names of inputs and outputs of which the model says no shape.
+  const std::set<std::string>& undeclared() const { return undeclared_; }
+
   // What `look` returns of the session.
   template <typename Look>
   auto with(const Look& look) {
@@ -58,6 +63,7 @@ class HeldSession : public std::enable_shared_from_this<HeldSession> {
    private:
     HeldSession& of_;
   };
+  static std::set<std::string> without_shapes(const Graph& graph);
   // What keeps an array's memory: this session, and a count that grows while the array lives.
   py::object keeper(int* count);
   size_t index_of_input(const std::string& name);  // fails (user) if absent
@@ -65,6 +71,7 @@ class HeldSession : public std::enable_shared_from_this<HeldSession> {
   void set_input(const std::string& name, const py::object& value);
   bool memory_moves();
 
+  std::set<std::string> undeclared_;
   Session session_;
   std::atomic<bool> used_ = false;
   int held_outputs_ = 0, held_states_ = 0;

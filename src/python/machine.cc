@@ -35,7 +35,7 @@ py::dict machine_dict() {
   using namespace py::literals;  // NOLINT(google-build-using-namespace)
   const Machine* here = nullptr;
   {
-    const py::gil_scoped_release release;
+    const WithoutLock without_lock;
     here = &machine();
   }
   const Machine& m = *here;

@@ -42,8 +42,9 @@ py::dict slices_of(const Model& model) {
 }  // namespace
 
 void bind_model(py::module_& module) {
-  py::class_<Model, std::shared_ptr<Model>>(module, "Model")
-      .def_property_readonly("_inputs", &inputs_of)
+  py::class_<Model, std::shared_ptr<Model>> model(module, "Model");
+  made_here_alone(model);
+  model.def_property_readonly("_inputs", &inputs_of)
       .def_property_readonly("_outputs", &outputs_of)
       .def_property_readonly("output_slices", &slices_of)
       .def_property_readonly("metadata", [](const Model& m) { return m.graph.metadata; })
@@ -63,15 +64,15 @@ void bind_model(py::module_& module) {
             return save_onnx(m.graph, path, {.opset = opset, .external_data = external_data});
           },
           py::arg("path"), py::kw_only(), py::arg("opset") = 0, py::arg("external_data") = false,
-          py::call_guard<py::gil_scoped_release>());
+          py::call_guard<WithoutLock>());
   module.def(
       "load", [](const std::filesystem::path& path) { return std::make_shared<Model>(Model{load_onnx(path)}); },
-      py::arg("path"), py::call_guard<py::gil_scoped_release>());
+      py::arg("path"), py::call_guard<WithoutLock>());
   module.def(
       "parse",
       [](const py::bytes& bytes, const std::string& name) {
         const auto text = bytes.cast<std::string_view>();
-        const py::gil_scoped_release release;
+        const WithoutLock without_lock;
         return std::make_shared<Model>(Model{parse_onnx(std::as_bytes(std::span(text.data(), text.size())), name)});
       },
       py::arg("data"), py::arg("name") = "the model");

@@ -56,6 +56,7 @@ void bind_errors(py::module_& module) {
 PYBIND11_MODULE(_core, module) {
   using namespace sparkpilot::python;  // NOLINT(google-build-using-namespace): the macro makes a separate function
   module.attr("__version__") = SPARKPILOT_VERSION;
+  look_numpy_up();
   bind_errors(module);
   bind_model(module);
   bind_session(module);

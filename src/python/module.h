@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "python/pybind.h"
 #include "sparkpilot/error.h"
 #include "sparkpilot/graph.h"
 

@@ -89,17 +89,35 @@ SessionOptions options_of(Keywords keywords) {
 
 std::shared_ptr<HeldSession> make_session(const Model& model, const py::dict& keywords) {
   SessionOptions options = options_of(Keywords(keywords));
-  const py::gil_scoped_release release;
+  const WithoutLock without_lock;
   return std::make_shared<HeldSession>(model.graph, std::move(options));
 }
 
-py::list infos(const std::vector<TensorInfo>& all) {
+// `undeclared`: names of those of which the model says no shape, which have no dimensions either.
+py::list infos(const std::vector<TensorInfo>& all, const std::set<std::string>& undeclared) {
   py::list out;
   for (const TensorInfo& info : all) {
-    out.append(
-        py::make_tuple(info.name, type_shown(info.dtype), info.shape ? tuple_of(*info.shape) : tuple_of(info.dims)));
+    out.append(py::make_tuple(info.name, type_shown(info.dtype),
+                              info.shape                       ? py::object(tuple_of(*info.shape))
+                              : undeclared.contains(info.name) ? py::object(py::none())
+                                                               : py::object(tuple_of(info.dims))));
   }
   return out;
+}
+
+// Methods take the holder: it fails for an object whose __init__ has not run or not succeeded, where by reference
+// pybind11 would make memory of no session.
+template <typename Returned, typename... Args>
+auto method(Returned (HeldSession::*of)(Args...)) {
+  return [of](const std::shared_ptr<HeldSession>& held, Args... args) -> Returned {
+    return (held.get()->*of)(std::forward<Args>(args)...);
+  };
+}
+
+// What `look` returns of the session.
+template <typename Look>
+auto looking(const Look& look) {
+  return [look](const std::shared_ptr<HeldSession>& held) { return held->with(look); };
 }
 
 }  // namespace
@@ -108,41 +126,44 @@ void bind_session(py::module_& module) {
   using Held = HeldSession;
   py::class_<Held, std::shared_ptr<Held>>(module, "Session")
       .def(py::init(&make_session), py::arg("model"), py::arg("options"))
-      .def_property_readonly("_inputs",
-                             [](Held& h) { return h.with([](const Session& s) { return infos(s.inputs()); }); })
-      .def_property_readonly("_outputs",
-                             [](Held& h) { return h.with([](const Session& s) { return infos(s.outputs()); }); })
-      .def("_input", &Held::input)
-      .def("_output", &Held::output)
-      .def("_state", &Held::state)
-      .def("_input_bits", &Held::input_bits)
-      .def("_output_bits", &Held::output_bits)
+      .def_property_readonly(
+          "_inputs",
+          [](const std::shared_ptr<Held>& held) {
+            return held->with([&](const Session& s) { return infos(s.inputs(), held->undeclared()); });
+          })
+      .def_property_readonly(
+          "_outputs",
+          [](const std::shared_ptr<Held>& held) {
+            return held->with([&](const Session& s) { return infos(s.outputs(), held->undeclared()); });
+          })
+      .def("_input", method(&Held::input))
+      .def("_output", method(&Held::output))
+      .def("_state", method(&Held::state))
+      .def("_input_bits", method(&Held::input_bits))
+      .def("_output_bits", method(&Held::output_bits))
       .def("_set_shape",
-           [](Held& s, const std::string& name, const py::object& shape) {
-             s.set_shape(name, shape_given(shape, fmt::format("input \"{}\"", name)));
+           [](const std::shared_ptr<Held>& s, const std::string& name, const py::object& shape) {
+             s->set_shape(name, shape_given(shape, fmt::format("input \"{}\"", name)));
            })
-      .def("_call", &Held::call)
-      .def("_states", [](Held& h) { return h.with([](const Session& s) { return s.states(); }); })
-      .def("compile", &Held::compile,
+      .def("_call", method(&Held::call))
+      .def("_states", looking([](const Session& s) { return s.states(); }))
+      .def("compile", method(&Held::compile),
            "Compiles now instead of at the first run; every input's shape must be known. Does nothing the second time.")
-      .def("run", &Held::run, "Computes the outputs from the inputs' present contents.")
-      .def("reset_states", &Held::reset_states, "Gives the states their first contents.")
-      .def("values", &Held::values,
+      .def("run", method(&Held::run), "Computes the outputs from the inputs' present contents.")
+      .def("reset_states", method(&Held::reset_states), "Gives the states their first contents.")
+      .def("values", method(&Held::values),
            "Copies of the values of the last run that `keep` names, in the file's order of axes, by name.")
-      .def("profile", &Held::profile,
+      .def("profile", method(&Held::profile),
            "For each node: name, op, kernel, shape, calls, total_ns, flops and bytes of a call (with profile=True).")
       .def_property_readonly(
-          "device", [](Held& h) { return h.with([](const Session& s) { return s.device(); }); },
+          "device", looking([](const Session& s) { return s.device(); }),
           "Where it runs: \"cpu\" or \"cuda:N\"; device=\"auto\" may choose the CPU until the first result.")
-      .def_property_readonly(
-          "threads", [](Held& h) { return h.with([](const Session& s) { return s.threads(); }); },
-          "How many threads of the CPU a run takes, with the shapes in use.")
-      .def_property_readonly(
-          "arena_bytes", [](Held& h) { return h.with([](const Session& s) { return s.arena_bytes(); }); },
-          "Bytes of the memory of activations, outputs and scratch, with the shapes in use.")
-      .def_property_readonly(
-          "nodes_on_cpu", [](Held& h) { return h.with([](const Session& s) { return s.nodes_on_cpu(); }); },
-          "On a GPU: the nodes that run on the CPU, each as \"op (why)\"; empty if there are none.");
+      .def_property_readonly("threads", looking([](const Session& s) { return s.threads(); }),
+                             "How many threads of the CPU a run takes, with the shapes in use.")
+      .def_property_readonly("arena_bytes", looking([](const Session& s) { return s.arena_bytes(); }),
+                             "Bytes of the memory of activations, outputs and scratch, with the shapes in use.")
+      .def_property_readonly("nodes_on_cpu", looking([](const Session& s) { return s.nodes_on_cpu(); }),
+                             "On a GPU: the nodes that run on the CPU, each as \"op (why)\"; empty if there are none.");
 }
 
 }  // namespace sparkpilot::python

@@ -109,15 +109,60 @@ class Graphs(unittest.TestCase):
                 (lambda: Builder().add("Neg", x), "Neg: the value belongs to another Builder"),
                 (lambda: b.next(x, x), '"x" .* is no state'),
                 (lambda: b.constant(np.array(["a"])), "array of numbers"),
-                (lambda: b.constant(object()), "array of numbers|object")]:
-            with self.assertRaisesRegex(InputError, said):
+                (lambda: b.constant(object()), "array of numbers|object"),
+                (lambda: b.input("z", "i4", (1,)), '"i4" is 4 bytes to NumPy and 4 bits elsewhere: write "int32" or "int4"'),
+                (lambda: b.input("z", "u8", (1,)), 'write "uint64" or "uint8"'),
+                (lambda: b.input("z", None, (1,)), "expected an element type .*, got None"),
+                (lambda: b.input("x", "float32", (1,)), "there is an input 'x' already"),
+                (lambda: b.input("", "float32", (1,)), "an input needs a name"),
+                (lambda: Builder(opset=99), "opset: expected 7 to 28, got 99")]:
+            with self.assertRaisesRegex(InputError, said) as seen:
                 work()
+            self.assertNotIn("\n", str(seen.exception))
+        for work in (lambda: b.input("z", "float32", 5), lambda: b.input("z", "float32", "abc"), lambda: b.add(5, x),
+                     lambda: b.add("Relu", x, name=5), lambda: b.output(x, 5), lambda: b.model(metadata={"a": 1}),
+                     lambda: Builder(5), lambda: Builder(opset="a")):
+            with self.assertRaises(TypeError) as seen:
+                work()
+            self.assertNotIn("\n", str(seen.exception))
         b.output(x + 1, "y")
         self.assertEqual(b.model().node_count, 1)
         unfinished = Builder()
         unfinished.output(unfinished.state(np.zeros(1, np.float32), "s"), "y")
         with self.assertRaises(InputError):
             Session(unfinished.model())
+
+    def test_pythons_numbers_keep_their_value_or_are_refused(self):
+        def computed(dtype, given, work):
+            b = Builder()
+            b.output(work(b.input("x", dtype, (1,))), "y")
+            return Session(b.model(), precision="model", threads=1)(x=np.array([given], dtype))["y"][0]
+
+        for dtype, given, work, wanted in [("int64", 0, lambda x: x + (2**62 + 1), 2**62 + 1), ("int8", 1, lambda x: x + 100, 101),
+                                           ("uint8", 5, lambda x: 255 - x, 250), ("int32", 3, lambda x: x * 2.0, 6),
+                                           ("float16", 2, lambda x: x * 0.5, 1), ("float32", 2, lambda x: 1 - x, -1),
+                                           ("float64", 0, lambda x: x + float("inf"), np.inf)]:
+            self.assertEqual(computed(dtype, given, work), wanted, dtype)
+        for dtype, work, said in [("int32", lambda x: x * 0.5, "0.5 is no int32: expected an integer from -2147483648 to"),
+                                  ("int8", lambda x: x + 300, "300 is no int8: expected an integer from -128 to 127"),
+                                  ("uint8", lambda x: x + -1, "-1 is no uint8"), ("int32", lambda x: x + 2**40, "is no int32"),
+                                  ("int32", lambda x: x + float("nan"), "nan is no int32"), ("float16", lambda x: x * 1e6, "beyond float16"),
+                                  ("float32", lambda x: x * 10**400, "a number of 401 digits is beyond float32")]:
+            with self.assertRaisesRegex(InputError, said):
+                computed(dtype, 1, work)
+
+    def test_numbers_beside_open_dimensions(self):
+        for dtype in ("float32", "float16", "float64", "int32"):
+            b = Builder()
+            x = b.input("x", dtype, ("n", 3))
+            b.output(1 - (1 - b.add("Identity", x) * 2) + 1, "y")
+            given = np.arange(6).reshape(2, 3).astype(dtype)
+            out = Session(b.model(), precision="model", dims={"n": 2}, threads=1)(x=given)["y"]
+            np.testing.assert_array_equal(out, 2 * given + 1)
+        shape = b.add("Shape", x)
+        self.assertIsNone(shape.dtype)
+        with self.assertRaisesRegex(InputError, r"2: the type of .* is not known yet: write it as numpy.float32\(2\)"):
+            shape * 2
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """The program's commands from Python: flags, results, errors by exit code, Ctrl-C, and which program is started."""
 import json
 import os
+import pickle
 import pathlib
 import shutil
 import signal
@@ -116,9 +117,15 @@ class Real(Folder):
                           (lambda: sparkpilot.bench("--help"), "^sparkpilot bench: --help: No such file"),
                           (lambda: sparkpilot.bench("a; echo b"), "a; echo b: No such file"),
                           (lambda: sparkpilot.bench(), "FILE is missing"),
-                          (lambda: sparkpilot.run("bench nothing", self.policy), "was not expected")):
+                          (lambda: sparkpilot.run("bench nothing", self.policy), "was not expected"),
+                          (lambda: sparkpilot.run("--version"), "^command: expected a command such as 'route info'"),
+                          (lambda: sparkpilot.run("bench", help=True), "prints no document")):
             with self.assertRaisesRegex(sparkpilot.InputError, why):
                 call()
+        for call in (lambda: sparkpilot.run(None), lambda: sparkpilot.drive(None), lambda: sparkpilot.run("version", say=5)):
+            self.assertRaisesRegex(TypeError, "expected (a|paths)", call)
+        failed = pickle.loads(pickle.dumps(sparkpilot.CheckFailed("a bound", {"a": 1})))
+        self.assertEqual((str(failed), failed.result), ("a bound", {"a": 1}))
         with self.assertRaisesRegex(ValueError, "null byte"):
             sparkpilot.bench("a\0b")
 

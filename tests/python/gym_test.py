@@ -2,7 +2,7 @@
 """sparkpilot.gym against Gymnasium: its checks of an environment, and its own vector environment."""
 import unittest
 
-from package import BUILD, need, skip
+from package import BUILD, address, need, skip
 
 need("gymnasium")
 if not (BUILD / "libsparkpilot_sim.so").exists():
@@ -48,10 +48,36 @@ class Gymnasium(unittest.TestCase):
                     np.testing.assert_array_equal(again, theirs.reset(options={"reset_mask": done})[0])
             self.assertGreater(ended, count, mode)
 
+    def test_nothing_is_copied(self):
+        env, given = SimVectorEnv(8, reuse=True), []
+        first, _ = env.reset(seed=1)
+        call = env.worlds._library.sparkpilot_sim_step
+        actions = np.zeros((8, 1), np.float32)
+
+        class Library:
+            @staticmethod
+            def sparkpilot_sim_step(handle, action, buffers):
+                given.append((action, list(buffers)))
+                return call(handle, action, buffers)
+
+        library, env.worlds._library = env.worlds._library, Library
+        observations, rewards, terminated, truncated, _ = env.step(actions)
+        env.worlds._library = library
+        (action, buffers), = given
+        self.assertEqual(action, address(actions))
+        self.assertEqual(buffers[:4], [address(array) for array in (observations, rewards, terminated, truncated)])
+        self.assertEqual(address(observations), address(first))
+
     def test_errors_and_the_end(self):
         with self.assertRaisesRegex(InputError, "did you mean curves"):
             SimVectorEnv(1, scenarios="curvs")
-        env = SimVectorEnv(2)
+        for options, said in [({"autoreset_mode": "sometimes"}, "autoreset_mode: expected AutoresetMode.NEXT_STEP"),
+                              ({"autoreset": "same_step"}, "Gymnasium calls it autoreset_mode")]:
+            with self.assertRaisesRegex(InputError, said):
+                SimVectorEnv(1, **options)
+        env = SimVectorEnv(2, autoreset_mode=AutoresetMode.DISABLED.value)
+        with self.assertRaisesRegex(InputError, "options: there is no 'typo'"):
+            env.reset(options={"typo": 1})
         env.close()
         env.close()
         with self.assertRaisesRegex(InputError, "closed"):

@@ -169,7 +169,8 @@ class Types(unittest.TestCase):
             session.outputs["y"]
         bits = session.outputs.bits("y")
         np.testing.assert_array_equal((bits.astype(np.uint32) << 16).view(np.float32), values)
-        packed = Session(same("u4"), precision="model", threads=1)
+        packed = Session(same("uint4"), precision="model", threads=1)
+        self.assertEqual(packed.input_infos["x"].dtype, "uint4")
         self.assertEqual((packed.inputs.bits("x").shape, packed.inputs.bits("x").dtype), ((4,), np.uint8))
 
 
@@ -286,7 +287,9 @@ class Refused(unittest.TestCase):
         model = doubled()
         for options, error, said in [
                 ({"precision": "int8"}, InputError, r"^precision: expected fp32, fp16, bf16, fp8, fp4, model, auto, got 'int8'$"),
-                ({"threads": -1}, InputError, "threads: expected 0 or more, got -1"),
+                ({"threads": -1}, InputError, "threads: expected 0 to 1024, got -1"),
+                ({"threads": 10**6}, InputError, "threads: expected 0 to 1024, got 1000000"),
+                ({"outputs": 5}, TypeError, "^outputs: expected names, got 5$"),
                 ({"threads": "two"}, TypeError, "^threads: expected a number of threads, got 'two'$"),
                 ({"dims": {"batch": 2}}, InputError, 'no input has an open dimension named "batch"'),
                 ({"dims": 3}, TypeError, "^dims: expected sizes by the names"),
@@ -310,6 +313,56 @@ class Refused(unittest.TestCase):
         if not sparkpilot.hardware.is_nvidia_available():
             with self.assertRaises(sparkpilot.DeviceError):
                 Session(doubled(), device="cuda")
+
+
+class NotMade(unittest.TestCase):
+    """What has no object behind it is refused, and does not end the interpreter."""
+
+    def test_a_session_that_was_not_made(self):
+        class Early(Session):
+            def __init__(self):
+                self.threads
+
+        for made in (lambda: Session.__new__(Session).run(), lambda: Session.__new__(Session).inputs["x"], Early):
+            self.assertRaises(RuntimeError, made)
+        self.assertEqual(repr(Session.__new__(Session)), "<sparkpilot.Session that was not made>")
+        try:
+            Session("/none.onnx")
+        except InputError as error:
+            held = error.__traceback__
+        self.assertEqual(repr(held.tb_next.tb_frame.f_locals["self"]), "<sparkpilot.Session that was not made>")
+
+    def test_natives(self):
+        from sparkpilot import _core
+        self.assertRaises(TypeError, _core.Model)
+        self.assertRaises(TypeError, lambda: _core.Model.__new__(_core.Model))
+
+
+class Mappings(unittest.TestCase):
+    def test_get(self):
+        session = Session(doubled(), threads=1)
+        self.assertEqual(session.inputs.get("none", 3), 3)
+        self.assertEqual(address(session.inputs.get("x")), address(session.inputs["x"]))
+        self.assertFalse(session.inputs == session.outputs)
+        empty = Session(doubled((0, 3)), threads=1)
+        empty.inputs["x"] += 1
+
+    def test_what_has_no_declared_shape(self):
+        b = Builder()
+        b.output(b.add("NonZero", b.input("x", "float32", (4,))), "where")
+        b.output(b.add("ReduceSum", b.input("z", "float32", (4,)), keepdims=0), "sum")
+        infos = Session(b.model(), threads=1).output_infos
+        self.assertEqual((infos["where"].shape, infos["sum"].shape), (None, ()))
+
+    def test_texts_are_asked_for_in_one_line(self):
+        session = Session(doubled(), threads=1)
+        for call in (lambda: session.set_shape(5, (1,)), lambda: session.inputs.bits(3), lambda: sparkpilot.parse("text"),
+                     lambda: sparkpilot.load(None), lambda: sparkpilot.load("a\0b"), lambda: sparkpilot.load(""),
+                     lambda: doubled().save("x.onnx", opset="a")):
+            with self.assertRaises((TypeError, InputError)) as seen:
+                call()
+            self.assertNotIn("\n", str(seen.exception))
+            self.assertNotIn("Invoked with", str(seen.exception))
 
 
 class Options(unittest.TestCase):
@@ -425,6 +478,20 @@ class Threads(unittest.TestCase):
             thread.join()
         self.assertEqual(results, [True] * 800)
 
+    def test_a_daemon_thread_may_outlive_the_interpreter(self):
+        for work in ("session_test.heavy(300).run()",
+                     "[0 for _ in sparkpilot.FrameReader('synth', camera='qcamera')]", "[0 for _ in sparkpilot.LogReader('synth')]"):
+            with tempfile.TemporaryDirectory() as folder, self.subTest(work):
+                if "synth" in work:
+                    sparkpilot.run("route synth", out=os.path.join(folder, "synth"), seconds=2, qcamera_only=True, quiet=True)
+                script = (f"import sys, os; sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\n"
+                          f"import sparkpilot, session_test, threading, time\nos.chdir({folder!r})\n"
+                          f"def go():\n  while True: {work}\n"
+                          "for _ in range(3): threading.Thread(target=go, daemon=True).start()\ntime.sleep(0.4)\nprint('end')\n")
+                for _ in range(3):
+                    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+                    self.assertEqual((done.returncode, done.stdout), (0, "end\n"), done.stderr)
+
     def test_interrupt(self):
         script = ("import sparkpilot, session_test\ns = session_test.heavy(300)\nprint('ready', flush=True)\n"
                   "while True: s.run()")
@@ -448,7 +515,10 @@ class Gpu(unittest.TestCase):
                   "s = sparkpilot.Session(session_test.doubled(), device='cuda')\n"
                   "s.inputs['x'][...] = 3\ns.run()\n"
                   "print(s.device, s.nodes_on_cpu, s.outputs['y'].tolist())\n"
-                  "print(hardware.is_nvidia_available(), hardware.get_best_gpu().cuda_index)\n"
+                  "gpu = hardware.get_best_gpu()\n"
+                  "print(hardware.is_nvidia_available(), gpu.cuda_index, gpu.name, gpu.capability, gpu.multiprocessors)\n"
+                  "print(gpu.unified_memory, gpu.supports_nvfp4, hardware.get_nvidia_gpus() == [gpu])\n"
+                  "print(hardware.get_recommended_precision(), hardware.HARDWARE.backend, hardware.HARDWARE.hardware_class)\n"
                   "lines = []\n"
                   "s = sparkpilot.Session(session_test.doubled(), device='auto', say=lines.append)\n"
                   "print(s.device, len(lines), 'self-check' in lines[0])\n"
@@ -457,7 +527,8 @@ class Gpu(unittest.TestCase):
         said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120,
                               cwd=os.path.dirname(os.path.abspath(__file__)),
                               env={**os.environ, "LD_LIBRARY_PATH": str(driver.parent), "EMULATED_GPU": "gb10"})
-        self.assertEqual(said.stdout, "cuda:0 [] [[6.0, 6.0, 6.0], [6.0, 6.0, 6.0]]\nTrue 0\n"
+        self.assertEqual(said.stdout, "cuda:0 [] [[6.0, 6.0, 6.0], [6.0, 6.0, 6.0]]\n"
+                         "True 0 NVIDIA GB10 (12, 1) 48\nTrue True True\nfp16 cuda nvidia_pc\n"
                          "cuda:0 1 True\nits exception comes through\n", said.stderr)
 
 

@@ -60,6 +60,8 @@ class Wheel(unittest.TestCase):
             self.assertIn("--out", run(program, "drive", "--help"))
             self.assertIn(run(python, "-c", "import sparkpilot; print(sparkpilot.__version__)").strip(),
                           run(program, "--version"))
+            run(program, "drive", "--demo", "--quiet", cwd=folder)
+            self.assertGreater((folder / "sparkpilot-demo/summary.html").stat().st_size, 10_000)
             run(program, "zoo", "build", "--quiet", "tiny_driving_policy", "--out", folder)
             run(python, "-c", f"import sparkpilot; sparkpilot.Session({str(folder / 'tiny_driving_policy.onnx')!r}).run()")
             self.assertTrue((folder / "env/share/sparkpilot/peers/sparkpilot_peer.py").exists())

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Simulated worlds from Python: whose memory arrays are, episodes, what is refused."""
+import copy
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -44,6 +46,8 @@ class Simulated(unittest.TestCase):
         np.testing.assert_array_equal(a.reset(seed=7), b.reset(seed=range(7, 12)))
         actions = np.zeros((5, 1), np.float32)
         np.testing.assert_array_equal(a.step(actions).observations, b.step(actions).observations)
+        last = 2**64 - 1
+        np.testing.assert_array_equal(a.reset(seed=last - 4), b.reset(seed=[last - 4, last - 3, last - 2, last - 1, last]))
         before = a.step(actions).observations.copy()
         after = a.reset(mask=[True, False, False, False, True])
         self.assertEqual([i for i in range(5) if (before[i] != after[i]).any()], [0, 4])
@@ -110,15 +114,29 @@ class Simulated(unittest.TestCase):
                 worlds.step(actions)
         with self.assertRaisesRegex(InputError, "mask: expected the shape"):
             worlds.reset(mask=[True])
-        with self.assertRaisesRegex(InputError, "seed: expected integers from 0 on"):
+        with self.assertRaisesRegex(InputError, "seed: expected 0 to .*, got -1"):
             worlds.reset(seed=[-1, 0, 1])
+        with self.assertRaisesRegex(InputError, "seed: expected integers from 0 on"):
+            worlds.reset(seed=[0.5, 0, 1])
         for world in (3, -1, 2**70):
             with self.assertRaisesRegex(InputError, f"world: expected 0 to 2, got {world}"):
                 worlds.scenario(world)
         with self.assertRaisesRegex(TypeError, "world: expected an integer"):
             worlds.scenario("x")
+        for given, said in [({"mask": ["False"] * 3}, "mask: expected True or False"), ({"mask": [2, 0, 0]}, "mask: expected True"),
+                            ({"seed": 2**64 - 2}, "seed: expected 0 to"), ({"seed": -1}, "seed: expected 0 to")]:
+            with self.assertRaisesRegex(InputError, said):
+                worlds.reset(**given)
+        for actions in ([["0.5"]] * 3, np.zeros((3, 1), complex)):
+            with self.assertRaisesRegex(InputError, "actions: expected float32 .*real numbers"):
+                worlds.step(actions)
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with self.assertRaisesRegex(TypeError, "neither copied nor pickled"):
+                copied(worlds)
+        self.assertEqual(repr(worlds), "<sparkpilot.Worlds: 3>")
         worlds.close()
         worlds.close()
+        self.assertEqual(repr(worlds), "<sparkpilot.Worlds: 3, closed>")
         with self.assertRaisesRegex(InputError, "closed"):
             worlds.reset()
 
