@@ -5,7 +5,7 @@ BUILD := build
 CONFIGURE := cmake --log-level=WARNING >/dev/null
 
 # What `cmake --install` takes.
-PACKAGED := sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi
+PACKAGED := sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi sparkpilot_python
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build test drive tiny-model wheel package package-arm64 test-package test-python test-reproducible test-release lint bench gpu-check gpu-budget \

@@ -494,11 +494,13 @@ function(sparkpilot_script_tests)
       endforeach()
     endif()
     if(NOT CMAKE_CROSSCOMPILING)
-      add_test(NAME capi/SimEnvSymbols COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/sim_env_symbols_test.py
+      add_test(NAME capi/SimEnvSymbols COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/capi_symbols_test.py
+               $<TARGET_FILE:sim_shared> ${PROJECT_SOURCE_DIR}/include/sparkpilot/sim_env.h)
+      add_test(NAME capi/SimEnvPage COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/sim_env_page_test.py
                $<TARGET_FILE:sim_shared>)
       add_test(NAME capi/SimEnvInGymnasium COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/sim_env_gym_test.py
                $<TARGET_FILE:sim_shared>)
-      set_tests_properties(capi/SimEnvSymbols capi/SimEnvInGymnasium PROPERTIES LABELS e2e SKIP_RETURN_CODE 77)
+      set_tests_properties(capi/SimEnvSymbols capi/SimEnvPage capi/SimEnvInGymnasium PROPERTIES LABELS e2e SKIP_RETURN_CODE 77)
     endif()
   endif()
   # Sessions from C.

@@ -2,9 +2,10 @@
 # Makes .venv with the engines that bench/ and `--peer` compare with, from Python's package index. Does nothing for those
 # that are there.
 #
-#   scripts/make_peers.sh [onnxruntime|pytorch|tinygrad|learning]...        without names: the first three
+#   scripts/make_peers.sh [onnxruntime|pytorch|tinygrad|learning|training]...        without names: the first three
 #
-# `learning` is Gymnasium and Stable-Baselines3, with PyTorch, for the tests of the Python package.
+# `learning` is Gymnasium, Stable-Baselines3 and mypy, with PyTorch, for the tests of the Python package; `training` is PEFT, with
+# PyTorch, for bench/peers/check_peft.py, compare_training.py, compare_gradients.py and make_peft_goldens.py.
 #
 # .venv then takes 0.3 GB for ONNX Runtime with what bench/ needs, 40 MB for tinygrad, and 4.1 GB for PyTorch: its package
 # for x86-64 does not start without CUDA's libraries, even on a machine without a GPU. What it needs only to compile
@@ -50,18 +51,25 @@ pytorch() {
 
 learning() {
   pytorch
-  there gymnasium==1.4.0 stable-baselines3==2.9.2 && return
-  install gymnasium==1.4.0
+  there gymnasium==1.4.0 stable-baselines3==2.9.2 mypy && return
+  install gymnasium==1.4.0 mypy
   install --no-deps stable-baselines3==2.9.2 # of what it needs, the rest is there
+}
+
+training() {
+  pytorch
+  there peft==0.21.2 safetensors==0.8.0 transformers==5.24.0 accelerate==1.15.0 && return
+  install safetensors==0.8.0 'huggingface_hub>=1.31,<3' 'tokenizers>=0.23.1,<0.24' 'regex>=2025.10.22' typer psutil pyyaml tqdm packaging
+  install --no-deps peft==0.21.2 transformers==5.24.0 accelerate==1.15.0
 }
 
 [ -x .venv/bin/python ] || python3 -m venv .venv
 [ $# -gt 0 ] || set -- onnxruntime tinygrad pytorch
 for peer in "$@"; do
   case "$peer" in
-    onnxruntime | tinygrad | pytorch | learning) "$peer" ;;
+    onnxruntime | tinygrad | pytorch | learning | training) "$peer" ;;
     *)
-      echo "make_peers: no peer named '$peer' (onnxruntime, pytorch, tinygrad, learning)" >&2
+      echo "make_peers: no peer named '$peer' (onnxruntime, pytorch, tinygrad, learning, training)" >&2
       exit 2
       ;;
   esac

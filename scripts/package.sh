@@ -34,6 +34,20 @@ mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
 gzip -9n "$root"/usr/share/man/man1/*.1
 sed -i '1s|^#!/usr/bin/env python3|#!/usr/bin/python3|' "$root"/usr/share/sparkpilot/peers/*.py
 
+# The Python package, for the distribution's Python; the library of worlds is the system's.
+module=$(echo "$build"/python/sparkpilot/_core.*.so)
+python=
+if [ -f "$module" ]; then
+  python=$root/usr/lib/python3/dist-packages/sparkpilot
+  mkdir -p "$python"
+  cp "$build"/python/sparkpilot/{*.py,*.pyi,py.typed,_core.*.so,_route.*.so} "$python/"
+  chmod 644 "$python"/*
+  # It compiles its files where they lie; dpkg does not know what came of that.
+  mkdir -p "$root/DEBIAN"
+  printf '#!/bin/sh\nset -e\nrm -rf /usr/lib/python3/dist-packages/sparkpilot/__pycache__\n' >"$root/DEBIAN/prerm"
+  chmod 755 "$root/DEBIAN/prerm"
+fi
+
 # Symbols that only a debugger wants.
 mapfile -t programs < <(find "$root/usr/bin" "$root/usr/lib" -type f \( -name '*.so*' -o -perm /111 \))
 "${tool}strip" --strip-unneeded --remove-section=.comment --remove-section=.note "${programs[@]}"
@@ -66,7 +80,7 @@ printf 'Source: sparkpilot\n\nPackage: sparkpilot\nArchitecture: %s\n' "$archite
 scan=()
 for file in "${programs[@]}"; do
   case "$file" in
-    *_mpi.so) scan+=(-dRecommends -e"$file") ;;
+    *_mpi.so | */dist-packages/*) scan+=(-dRecommends -e"$file") ;;
     *) scan+=(-dDepends -e"$file") ;;
   esac
 done
@@ -78,6 +92,10 @@ scan+=(-dDepends -e"$work/later.so")
 depends=$(cd "$work" && dpkg-shlibdeps -O "${scan[@]}")
 field() { sed -n "s/^shlibs:$1=//p" <<<"$depends"; }
 recommends=$(field Recommends)
+if [ -n "$python" ]; then # NAME.cpython-311-...so
+  minor=$(basename "$module" | sed -n 's/.*\.cpython-3\([0-9]*\)-.*/\1/p')
+  recommends="${recommends:+$recommends, }python3 (>= 3.$minor), python3 (<< 3.$((minor + 1))), python3-numpy"
+fi
 scripts/sbom.py --version "$version" --depends "$(field Depends)" "$root" >"$work/sbom"
 mv "$work/sbom" "$doc/sparkpilot.spdx.json"
 cat >"$root/DEBIAN/control" <<EOF

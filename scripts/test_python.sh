@@ -13,6 +13,11 @@ for module in build/python/sparkpilot/_core.*.so; do
     exit 2
   }
 done
+if [ $# -eq 0 ]; then
+  echo "== the environment by ctypes, and the NumPy example of an algorithm"
+  "$python" tests/sim_env_gym_test.py build/libsparkpilot_sim.so
+  SPARKPILOT_TEST_PYTHON=$python build/e2e_test --gtest_brief=1 --gtest_filter=SimAlgorithm.TheExampleInNumPyDrivesNearlyAsTheBuiltInOne
+fi
 [ $# -gt 0 ] || set -- $(cd tests/python && printf '%s\n' *_test.py | sed 's/_test\.py$//')
 failed=0
 for name in "$@"; do

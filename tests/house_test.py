@@ -52,7 +52,7 @@ class Pages(unittest.TestCase):
     def test_pages_name_make_targets_that_exist(self):
         targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         for page in PAGES:
-            for target in re.findall(r"(?:^|`)make ([a-z0-9-]+)", page.read_text(), re.MULTILINE):
+            for target in re.findall(r"(?:^|`)make\s+([a-z0-9-]+)", page.read_text(), re.MULTILINE):
                 self.assertIn(target, targets, page.relative_to(ROOT))
 
 

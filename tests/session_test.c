@@ -3,6 +3,7 @@
  *     session_test MODEL      models/demo_supercombo.onnx */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
+#include <stddef.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,11 +217,29 @@ static void two_threads(const char* model) {
   CHECK(sparkpilot_close(a.session) == SPARKPILOT_DONE);
 }
 
+/* What programs that were compiled with version 1 have: members may only follow the options' last one. */
+static void layout(void) {
+  if (sizeof(void*) == 8) {
+    CHECK(offsetof(sparkpilot_options, device) == 8);
+    CHECK(offsetof(sparkpilot_options, precision) == 16);
+    CHECK(offsetof(sparkpilot_options, tune) == 24);
+    CHECK(offsetof(sparkpilot_options, tuning_file) == 32);
+    CHECK(offsetof(sparkpilot_options, threads) == 40);
+    CHECK(offsetof(sparkpilot_tensor, dtype) == 8);
+    CHECK(offsetof(sparkpilot_tensor, rank) == 12);
+    CHECK(offsetof(sparkpilot_tensor, shape) == 16);
+    CHECK(offsetof(sparkpilot_tensor, data) == 80);
+    CHECK(offsetof(sparkpilot_tensor, bytes) == 88);
+    CHECK(sizeof(sparkpilot_tensor) == 96);
+  }
+}
+
 int main(int count, char** arguments) {
   if (count != 2) return 2;
   CHECK(sparkpilot_api_version() == SPARKPILOT_API_VERSION);
   CHECK(strlen(sparkpilot_version()) > 0);
   CHECK(strcmp(sparkpilot_error(), "") == 0);
+  layout();
   open_dimensions();
   bad_arguments(arguments[1]);
   drives(arguments[1]);

@@ -130,6 +130,27 @@ TEST_F(SimCli, ProcessesThatWouldRoundOtherwiseAreRefused) {
   EXPECT_NE(result.err.find("process 1 has the instruction set"), std::string::npos) << result.err;
 }
 
+TEST_F(SimCli, OtherCommandsRefuseSeveralProcesses) {
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  for (const char* command : {"sim tune --scenarios curves --tune kp=1:2", "sim compare a b", "sim show curve_firm",
+                              "sim tinyphysics m.onnx data", "sim fit route", "sim extract route --out courses"}) {
+    const ProgramResult result = run_program(
+        command, "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2");
+    EXPECT_EQ(result.code, 2) << command;
+    const size_t at = result.err.find("only sim run shares its work among processes");
+    EXPECT_NE(at, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("only sim run shares its work among processes", at + 1), std::string::npos) << result.err;
+  }
+}
+
+// 100,000 worlds stay below 1 GB.
+TEST_F(SimCli, ARowOfResultsIsSmall) {
+  ASSERT_EQ(run_program("sim run --quiet --scenarios all --variants 30" + out("run")).code, 0);
+  uintmax_t bytes = 0;
+  for (const auto& file : fs::directory_iterator(folder / "run")) bytes += fs::file_size(file.path());
+  EXPECT_LT(bytes / (68 * 30), 1000) << "a tenth of what is allowed";
+}
+
 TEST_F(SimCli, CtrlCLeavesWholeRows) {
   Background run({"sim", "run", "--scenarios", "stop_and_go", "--variants", "1000000", "--out", folder.file("run")});
   const fs::path rows = folder / "run/results.csv.part";
@@ -184,6 +205,7 @@ TEST_F(SimCli, DrivesACourseFromATable) {
   const std::string show = "sim show --run " + in_quotes(folder / "own");
   EXPECT_EQ(parsed(show + file + " --variant 3")["variant"], 3);
   expect_usage_error(show, "give a course of yours with --file");
+  expect_usage_error("sim run" + file + file, "is there twice");
   write_text(folder / "bend.csv", "time_s,speed_m_per_s,curvature_per_m\n0,100,0\n5,100,0\n");
   expect_usage_error("sim run" + file, "is it in km/h?");
 }
@@ -195,6 +217,10 @@ TEST_F(SimCli, RefusesWhatThereIsNot) {
   expect_usage_error("sim run --scenarios curves --set kp=nan", "expected a number");
   expect_usage_error("sim run --scenarios curves --set kpp=1", "no parameter \"kpp\"");
   expect_usage_error("sim run --scenarios curves --algorithm x", "expected lateral_torque");
+  expect_usage_error("sim run --scenarios curves --set min_accel=3", "min_accel [m/s^2] is 3, expected");
+  expect_usage_error("sim run --scenarios curves --set kp=1e308", "kp is 1e+308, expected");
+  expect_usage_error("sim run --scenarios curves --set follow_brake=0", "follow_brake");
+  expect_usage_error("sim run --scenarios curves --set kp=1 --set kp=2", "--set kp: given twice");
   expect_usage_error("sim run --scenarios curves --variants 0", "--variants");
   expect_usage_error("sim run --scenarios curves --resume", "--resume needs --out");
   expect_usage_error("sim run --scenarios curves --resume" + out("none"), "holds no run");

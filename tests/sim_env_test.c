@@ -1,5 +1,6 @@
 /* The environment for learning as C99 code uses it: from its header and the shared library alone. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,6 +254,22 @@ static int same_on(const char* device, int count) {
   return failures ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+/* What programs that were compiled with version 2 have. */
+static void layout(void) {
+  if (sizeof(void*) == 8) {
+    CHECK(offsetof(sparkpilot_sim_options, worlds) == 8);
+    CHECK(offsetof(sparkpilot_sim_options, seed) == 16);
+    CHECK(offsetof(sparkpilot_sim_options, scenarios) == 24);
+    CHECK(offsetof(sparkpilot_sim_options, device) == 56);
+    CHECK(offsetof(sparkpilot_sim_options, steering) == 64);
+    CHECK(offsetof(sparkpilot_sim_options, most_seconds) == 80);
+    CHECK(offsetof(sparkpilot_sim_options, weights) == 96);
+    CHECK(sizeof(sparkpilot_sim_options) == 136);
+    CHECK(sizeof(sparkpilot_sim_buffers) == 7 * sizeof(void*));
+    CHECK(sizeof(sparkpilot_sim_number) == 48);
+  }
+}
+
 /* Without an argument all but other devices; with a device's name that it gives what the processor gives. */
 int main(int argc, char** argv) {
   const int count = columns(sparkpilot_sim_observation);
@@ -261,6 +278,7 @@ int main(int argc, char** argv) {
   CHECK(columns(sparkpilot_sim_term) == SPARKPILOT_SIM_REWARDS);
   CHECK(sparkpilot_sim_version() == SPARKPILOT_SIM_VERSION);
   CHECK(strcmp(sparkpilot_sim_error(), "") == 0 && sparkpilot_sim_error_kind() == 0);
+  layout();
   bad_arguments();
   rewards_and_seeds(count);
   modes(count);
