@@ -14,14 +14,23 @@
 docs/python.md is the tutorial. What sparkpilot cannot do is an `Error`, whose text is one line.
 """
 import importlib
+import os
 from typing import TYPE_CHECKING, Any, List
 
+# libgomp reads how long its threads spin after their work when it is loaded, which the native module does. By default it is
+# milliseconds, which other threads of the process, PyTorch's for instance, would wait for.
+_set = not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ)
+if _set:
+    os.environ["GOMP_SPINCOUNT"] = "4000"
 try:
     from sparkpilot import _core
 except ImportError as _error:
     from sparkpilot._libraries import explained
 
     raise explained(_error) from None
+finally:
+    if _set:
+        del os.environ["GOMP_SPINCOUNT"]
 
 from sparkpilot import hardware
 from sparkpilot._core import DeviceError, Error, InputError, InternalError, __version__

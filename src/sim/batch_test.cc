@@ -322,7 +322,7 @@ TEST(Batch, RefusesWhatCannotBeSimulated) {
       },
       "expected one of them"));
   EXPECT_TRUE(
-      refused([](WorldSpec& w) { w.lateral.torque_ki = std::numeric_limits<double>::infinity(); }, "controller"));
+      refused([](WorldSpec& w) { w.lateral.torque_ki = std::numeric_limits<double>::infinity(); }, "ki is inf"));
   EXPECT_TRUE(refused([](WorldSpec& w) { w.number = uint64_t{1} << 46; }, "number"));
   EXPECT_NE(error_of([] { run_worlds(1, varied, {.steps = -1}); }), "");
   EXPECT_TRUE(run_worlds(0, varied, {}).empty());
