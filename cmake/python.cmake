@@ -17,6 +17,7 @@ function(sparkpilot_python)
   list(POP_FRONT answer headers suffix)
   if(NOT PYBIND11_INCLUDE OR NOT EXISTS "${headers}/Python.h")
     message(STATUS "No Python module: pybind11 or Python's headers are missing (pybind11-dev, python3-dev)")
+    add_custom_target(sparkpilot_python)  # nothing, for those who build it by name
     return()
   endif()
   set(package ${PROJECT_BINARY_DIR}/python/sparkpilot)

@@ -35,12 +35,14 @@ gzip -9n "$root"/usr/share/man/man1/*.1
 sed -i '1s|^#!/usr/bin/env python3|#!/usr/bin/python3|' "$root"/usr/share/sparkpilot/peers/*.py
 
 # The Python package, for the distribution's Python; the library of worlds is the system's.
-module=$(echo "$build"/python/sparkpilot/_core.*.so)
+modules=("$build"/python/sparkpilot/_core.*.so)
+module=${modules[0]}
 python=
 if [ -f "$module" ]; then
+  [ ${#modules[@]} -eq 1 ] || { echo "package: modules for several Pythons: ${modules[*]}" >&2; exit 2; }
   python=$root/usr/lib/python3/dist-packages/sparkpilot
   mkdir -p "$python"
-  cp "$build"/python/sparkpilot/{*.py,*.pyi,py.typed,_core.*.so,_route.*.so} "$python/"
+  cp python/sparkpilot/{*.py,*.pyi,py.typed} "$build"/python/sparkpilot/_{core,route}.*.so "$python/"
   chmod 644 "$python"/*
   # It compiles its files where they lie; dpkg does not know what came of that.
   mkdir -p "$root/DEBIAN"

@@ -63,9 +63,8 @@ rm -rf "$root/tmp/home" && mkdir -m 777 "$root/tmp/home"
 offline sparkpilot version
 begin=$(date +%s.%N)
 offline sparkpilot drive --demo
-if ! awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "the demo took %.1f s\n", b - a; exit b - a > 10 ? 1 : 0 }'; then
-  [ "$architecture" != "$(dpkg --print-architecture)" ] || wrong "the demo took more than ten seconds (a busy machine?)"
-fi
+awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "the demo took %.1f s\n", b - a; exit b - a > 10 ? 1 : 0 }' ||
+  echo "test_package: more than ten seconds (a busy machine?)" >&2
 [ -s "$root/tmp/home/sparkpilot-demo/summary.html" ] || wrong "the demo left no page"
 offline sparkpilot zoo build --quiet tiny_driving_policy --out .
 offline sparkpilot run --quiet tiny_driving_policy.onnx >/dev/null

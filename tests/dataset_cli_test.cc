@@ -67,9 +67,9 @@ TEST_F(DatasetCli, RefusesWhatHasNoEffect) {
   expect_usage_error("dataset info " + in_quotes(folder / "nothing"), "holds no dataset.json");
 }
 
-// A limit below the smallest clip is refused with the least that works, and leaves nothing.
+// A limit below the smallest clip is refused with what the smallest takes at most, and leaves nothing.
 TEST_F(DatasetCli, ALimitThatNoClipFitsIsRefused) {
-  const std::string least = "the least that works is ";
+  const std::string least = "the smallest is planned with ";
   const ProgramResult refused = run_program(synthetic("--quiet --synthetic 1 --max-bytes 1M"));
   EXPECT_EQ(refused.code, 2) << refused.out;
   const size_t at = refused.err.find(least);

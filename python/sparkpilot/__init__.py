@@ -17,6 +17,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, List
 
+import numpy  # noqa: F401  # before the native module, whose own error does not name it
+
 # libgomp reads how long its threads spin after their work when it is loaded, which the native module does. By default it is
 # milliseconds, which other threads of the process, PyTorch's for instance, would wait for.
 _set = not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ)

@@ -137,7 +137,7 @@ class Builder:
         made = self._core._add(op, ids, outputs, name, attributes)
         values = [Value(self, id) for id in made]
         if op in _SAME_TYPE and inputs and isinstance(inputs[0], Value):
-            for value in values:
+            for value in values if op == "Split" else values[:1]:
                 value._as_input = inputs[0].dtype
         return values[0] if outputs == 1 else values
 

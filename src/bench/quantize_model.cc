@@ -12,7 +12,7 @@ namespace sparkpilot {
 namespace {
 
 // The differences of the second graph's values from the first's, pair by pair, over the samples: infinite where the
-// first's are not finite, of which NaN would be no difference.
+// first's hold NaN, which would be no difference.
 std::vector<Difference> differences_of(const Graph& floats, const Graph& graph,
                                        const std::vector<std::pair<ValueId, ValueId>>& values, const Samples& samples,
                                        int threads, const QuantizeProgress& progress) {
@@ -23,7 +23,7 @@ std::vector<Difference> differences_of(const Graph& floats, const Graph& graph,
   }
   Session plain = session_of_values(floats, before, threads), changed = session_of_values(graph, after, threads);
   std::vector<DifferenceSum> sums(before.size());
-  std::vector<bool> finite(before.size(), true);
+  std::vector<bool> numbers(before.size(), true);
   for (size_t i = 0; i < samples.count; ++i) {
     progress("comparing", static_cast<double>(i) / static_cast<double>(samples.count));
     set_sample(plain, samples, i);
@@ -32,13 +32,13 @@ std::vector<Difference> differences_of(const Graph& floats, const Graph& graph,
     changed.run();
     for (size_t v = 0; v < before.size(); ++v) {
       sums[v].add(changed.output(std::to_string(v)), plain.output(std::to_string(v)));
-      if (summarize(plain.output(std::to_string(v))).not_finite > 0) finite[v] = false;
+      if (summarize(plain.output(std::to_string(v))).nan > 0) numbers[v] = false;
     }
   }
   std::vector<Difference> out;
   for (size_t v = 0; v < sums.size(); ++v) {
     out.push_back(sums[v].result());
-    if (!finite[v]) out[v].relative_l2 = out[v].worst_sample = std::numeric_limits<double>::infinity();
+    if (!numbers[v]) out[v].relative_l2 = out[v].worst_sample = std::numeric_limits<double>::infinity();
   }
   return out;
 }

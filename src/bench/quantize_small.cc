@@ -28,7 +28,7 @@ int64_t depth_of(const Graph& graph, NodeId id) {
 double relative_l2(const Session& got, const Session& expected) {
   double largest = 0;
   for (const TensorInfo& output : expected.outputs()) {
-    if (summarize(expected.output(output.name)).not_finite > 0) return std::numeric_limits<double>::infinity();
+    if (summarize(expected.output(output.name)).nan > 0) return std::numeric_limits<double>::infinity();
     largest = std::max(largest, difference_of(got.output(output.name), expected.output(output.name)).relative_l2);
   }
   return largest;
@@ -179,7 +179,7 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
     }
     if (count == 0 && settings.target_error) {
       if (!std::isfinite(choosing.error_of({}, samples.count))) {
-        fail("the model's own outputs are not finite on these samples, so no error can be measured");
+        fail("the model's own outputs hold NaN on these samples, so no error can be measured");
       }
       fail("an error of at most {} leaves no weights in less than 32 bits", *settings.target_error);
     }

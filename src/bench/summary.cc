@@ -13,6 +13,8 @@ TensorSummary summarize(const ConstView& view) {
     const double x = load_element(view.dtype, view.data, i);
     if (!std::isfinite(x)) {
       ++s.not_finite;
+      s.nan += std::isnan(x);
+      s.infinite += x > 0;
       continue;
     }
     s.min = std::min(s.min.value_or(x), x);

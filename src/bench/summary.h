@@ -11,7 +11,7 @@ namespace sparkpilot {
 struct TensorSummary {
   // Of the finite elements; empty if there are none.
   std::optional<double> mean, deviation, min, max;
-  int64_t not_finite = 0;
+  int64_t not_finite = 0, nan = 0, infinite = 0;  // all; NaN; +infinity
 };
 
 TensorSummary summarize(const ConstView& view);

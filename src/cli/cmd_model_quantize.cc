@@ -175,12 +175,15 @@ int store(const Program& program, const QuantizeFlags& flags) {
   }
   const auto stored =
       std::ranges::count_if(model.layers, [](const SmallLayer& l) { return l.format != WeightFormat::f32; });
-  tell_about_precision(program, options.precision, static_cast<int>(stored), model.not_finite);
+  // With a budget there may have been nothing to do.
+  if (stored > 0 || !options.budget) {
+    tell_about_precision(program, options.precision, static_cast<int>(stored), model.not_finite);
+  }
   if (!options.samples.empty() || options.given) tell_of_few(program, model.samples, "errors on others may be larger");
   else if (!program.quiet) note("errors are those on random inputs: --calibrate gives real ones");
   for (const QuantizedError& e : model.outputs) {
     if (!program.quiet && !std::isfinite(e.relative_l2))
-      note(fmt::format("output \"{}\" is not finite on these samples: its error is infinite", e.name));
+      note(fmt::format("output \"{}\" holds NaN on these samples: its error is infinite", e.name));
   }
   const std::optional<int64_t> bytes = file_bytes(flags.out);
   if (program.json) print_json(json_of(flags, model, bytes));

@@ -101,7 +101,10 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
     for (const fs::path& path : written) print(path.string() + "\n");
     print("report: " + page + "\n");
   }
-  if (summary.ended != train::Ended::not_finite) return;
+  if (summary.ended != train::Ended::not_finite) {
+    if (!refused.empty()) note(saved_text(summary, refused));
+    return;
+  }
   note(fmt::format("{}{}; {}", summary.reason,
                    summary.batch.empty() ? "" : "; the batch is in " + summary.batch.string(),
                    saved_text(summary, refused)));
@@ -526,10 +529,10 @@ void TrainRun::save() {
     if (!from.empty() && (failed || from != summary_.checkpoint)) train::load_states(from, *steps_);
     if (!from.empty()) written_ = student_->save(*steps_, flags_.out, averages(), flags_.merged);
   } catch (const Error& error) {
-    if (!failed) throw;
+    if (error.kind() != ErrorKind::user) throw;
     refused_ = error.what();
   }
-  if (failed) page_notes_.push_back(saved_text(summary_, refused_));
+  if (failed || !refused_.empty()) page_notes_.push_back(saved_text(summary_, refused_));
 }
 
 // A few steps and an evaluation of what was asked for, and what they take. How much more a larger batch takes is told
@@ -601,7 +604,7 @@ int TrainRun::report() const {
     return kDone;
   }
   if (is_first()) report_text(program_, summary_, written_, refused_, flags_.out);
-  return summary_.ended == train::Ended::not_finite ? kCheckFailed : kDone;
+  return summary_.ended == train::Ended::not_finite || !refused_.empty() ? kCheckFailed : kDone;
 }
 
 int run(Program& program, const TrainFlags& flags) {

@@ -167,7 +167,6 @@ void write(const std::string& path, const std::string& text, const SimCompareFla
 }
 
 int compare(const Program& program, SimCompareFlags flags) {
-  expect_one_process();
   flags.options.threshold = thresholds_of(flags.thresholds);
   Comparison c =
       sim::compare_runs(sim::read_results(flags.a), sim::read_results(flags.b), flags.options, flags.a, flags.b);

@@ -222,7 +222,6 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 int show(const Program& program, const ShowFlags& flags) {
-  expect_one_process();
   const Shown shown = world_of(program, flags);
   const sim::ScenarioRun& run = *shown.run;
   const sim::Scenario& scenario = run.scenario(0);

@@ -145,18 +145,19 @@ std::vector<std::pair<int, std::filesystem::path>> find_videos(const std::filesy
 }  // namespace
 
 void bind_frames(py::module_& module) {
-  py::class_<Video>(module, "Video")
+  using Held = std::shared_ptr<Video>;  // which fails for an object that was not made
+  py::class_<Video, std::shared_ptr<Video>>(module, "Video")
       .def(py::init([](const std::filesystem::path& path, const std::string& pixels, int64_t start, int threads) {
              const python::WithoutLock without_lock;
-             return std::make_unique<Video>(path, pixels, start, threads);
+             return std::make_shared<Video>(path, pixels, start, threads);
            }),
            py::arg("path"), py::arg("pixels"), py::arg("start"), py::arg("threads"))
       .def("__iter__", [](py::object self) { return self; })
-      .def("__next__", &Video::next)
-      .def_property_readonly("width", &Video::width)
-      .def_property_readonly("height", &Video::height)
-      .def_property_readonly("damage", &Video::damage)
-      .def_property_readonly("undecodable", &Video::undecodable);
+      .def("__next__", [](const Held& video) { return video->next(); })
+      .def_property_readonly("width", [](const Held& video) { return video->width(); })
+      .def_property_readonly("height", [](const Held& video) { return video->height(); })
+      .def_property_readonly("damage", [](const Held& video) { return video->damage(); })
+      .def_property_readonly("undecodable", [](const Held& video) { return video->undecodable(); });
   module.def("find_videos", &find_videos, py::arg("name"), py::arg("camera"), py::arg("data"),
              py::call_guard<python::WithoutLock>());
 }

@@ -71,20 +71,20 @@ class Log {
 }  // namespace
 
 void bind_logs(py::module_& module) {
-  py::class_<Log>(module, "Log")
+  py::class_<Log, std::shared_ptr<Log>>(module, "Log")
       .def(py::init([](const std::filesystem::path& path) {
         const python::WithoutLock without_lock;
-        return std::make_unique<Log>(path);
+        return std::make_shared<Log>(path);
       }))
       .def_static("of_bytes",
                   [](const py::bytes& bytes) {
                     const auto text = bytes.cast<std::string_view>();
-                    return std::make_unique<Log>(bytes, std::as_bytes(std::span(text.data(), text.size())));
+                    return std::make_shared<Log>(bytes, std::as_bytes(std::span(text.data(), text.size())));
                   })
-      .def("only", &Log::only)
+      .def("only", [](const std::shared_ptr<Log>& log, const std::string& kind) { log->only(kind); })
       .def("__iter__", [](py::object self) { return self; })
-      .def("__next__", &Log::next)
-      .def_property_readonly("damage", &Log::damage);
+      .def("__next__", [](const std::shared_ptr<Log>& log) { return log->next(); })
+      .def_property_readonly("damage", [](const std::shared_ptr<Log>& log) { return log->damage(); });
   module.def(
       "find_logs",
       [](const std::filesystem::path& name, const std::filesystem::path& data) {

@@ -286,7 +286,9 @@ void bind_values(py::module_& module) {
   py::class_<List> list(module, "List",
                         "A list of an event: len, indices, slices; numpy.asarray() takes one of numbers at once.");
   python::made_here_alone(list);
-  list.def("__len__", &List::size)
+  list.def("__iter__",
+           [](const py::object& self) { return py::reinterpret_steal<py::object>(PySeqIter_New(self.ptr())); })
+      .def("__len__", &List::size)
       .def("__getitem__", &List::at)
       .def("__getitem__",
            [](const List& self, const py::slice& part) {

@@ -118,7 +118,7 @@ py::array array_given(const py::object& value, std::string_view what, std::optio
       fail("{}: expected a NumPy array or a tensor with __dlpack__, got {}", what, type_name(value));
     }
     try {
-      given = py::module_::import("numpy").attr("from_dlpack")(value);
+      given = to_python([&]() -> py::object { return py::module_::import("numpy").attr("from_dlpack")(value); });
     } catch (const py::error_already_set& error) {
       fail("{}: NumPy cannot take this {} by DLPack, which it can from the processor's memory: {}", what,
            type_name(value), text_of(error.value()));

@@ -1,24 +1,31 @@
 // What both Python modules do otherwise than pybind11.
 #pragma once
 
+#include <cxxabi.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
 namespace sparkpilot::python {
 
-// While one lives, other threads of Python go on. pybind11's gil_scoped_release does the same, but where the
-// interpreter has ended meanwhile (a thread with daemon=True), CPython before 3.14 unwinds the thread out of its
-// destructor, which ends the process by a signal. Here the thread waits for the process's end, as it does from 3.14 on.
+// What `work` returns, which may run Python's code. Where the interpreter has ended meanwhile (in a thread with
+// daemon=True), CPython before 3.14 unwinds the thread, which in the frames of C++ ends the process by a signal. Here
+// the thread waits for the process's end, as it does from 3.14 on.
+template <typename Work>
+auto to_python(const Work& work) {
+  try {
+    return work();
+  } catch (const abi::__forced_unwind&) {
+    while (true) pause();
+  }
+}
+
+// While one lives, other threads of Python go on. pybind11's gil_scoped_release does the same, but for the above.
 class WithoutLock {
  public:
   WithoutLock() : state_(PyEval_SaveThread()) {}
   ~WithoutLock() {
-    try {
-      PyEval_RestoreThread(state_);
-    } catch (...) {
-      while (true) pause();
-    }
+    to_python([&] { PyEval_RestoreThread(state_); });
   }
   WithoutLock(const WithoutLock&) = delete;
   WithoutLock& operator=(const WithoutLock&) = delete;

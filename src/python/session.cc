@@ -83,6 +83,7 @@ SessionOptions options_of(Keywords keywords) {
   keywords.take("keep", o.keep, "a set of names of values");
   keywords.take("profile", o.profile, "True or False");
   keywords.take("say", o.say, "a function that takes a line");
+  if (o.say) o.say = [say = o.say](const std::string& line) { to_python([&] { say(line); }); };
   keywords.expect_no_more();
   return o;
 }

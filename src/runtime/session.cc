@@ -288,9 +288,9 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   Impl& s = *impl_;
   const int64_t start = now_ns();
   if (options.device != "cuda") gpu_of_device(options.device);
-  constexpr int kMostThreads = 1024;
-  if (options.threads < 0 || options.threads > kMostThreads) {
-    fail("threads: expected 0 to {}, got {}", kMostThreads, options.threads);
+  const int most_threads = std::max(1024, 4 * available_processors());
+  if (options.threads < 0 || options.threads > most_threads) {
+    fail("threads: expected 0 to {}, got {}", most_threads, options.threads);
   }
   if (options.memory_reserve.value_or(0) < 0) {
     fail("memory reserve: expected 0 bytes or more, got {}", *options.memory_reserve);

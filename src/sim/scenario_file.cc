@@ -141,9 +141,12 @@ void read_row(const CsvReader& csv, const Places& places, CourseTable& table, st
                             "another unit?",
                             said, speed, curvature, kMostCurvature));
   }
-  if (!table.time.empty()) {
-    const double change = (speed - table.speed.back()) / (time - table.time.back());
-    if (std::fabs(speed - table.speed.back()) > kSmallChange && std::fabs(change) > kFastestChange) {
+  // One jump is another speed that is asked for; two, one behind the other, are no car's.
+  if (const size_t n = table.time.size(); n >= 2) {
+    const double change = (speed - table.speed[n - 1]) / (time - table.time[n - 1]);
+    const double before = (table.speed[n - 1] - table.speed[n - 2]) / (table.time[n - 1] - table.time[n - 2]);
+    if (std::fabs(speed - table.speed[n - 1]) > kSmallChange && std::fabs(change) > kFastestChange &&
+        std::fabs(table.speed[n - 1] - table.speed[n - 2]) > kSmallChange && std::fabs(before) > kFastestChange) {
       csv.fail_at(static_cast<size_t>(places.at[kSpeed]), "speed_m_per_s",
                   fmt::format("{} behind {} within {:.3g} s is {:.3g} m/s^2, beyond {}: is the time in another unit?",
                               speed, table.speed.back(), time - table.time.back(), change, kFastestChange));

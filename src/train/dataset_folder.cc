@@ -118,7 +118,7 @@ void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
   }
   all_clips_ = std::ssize(clips);
   if (options_.max_bytes > 0 && missing > 0 && missing == all_clips_ && smallest > options_.max_bytes) {
-    fail("--max-bytes {}: no clip fits, the least that works is {} bytes", options_.max_bytes, smallest);
+    fail("--max-bytes {}: no clip fits, the smallest is planned with {} bytes", options_.max_bytes, smallest);
   }
   const auto space = fs::space(options_.out);
   const auto free = static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));

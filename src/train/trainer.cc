@@ -145,6 +145,7 @@ class TrainingRun {
   std::string not_finite_parameter() const;
   bool is_sound();
   bool save();
+  void drop_old();
   void drop_unsound();
   void count_time();
   void stop_not_finite(const std::string& what, const Loader& loader, bool keep);
@@ -164,6 +165,7 @@ class TrainingRun {
   RunIdentity identity_;
   RunProgress progress_, saved_;
   bool saved_once_ = false;  // or resumed
+  bool unproven_ = false;    // nothing was done with what was saved last
   int64_t first_ = 0;        // updates at the beginning, and at a resume
   TrainingSummary summary_;
   std::optional<Loader> loader_;
@@ -451,7 +453,8 @@ bool TrainingRun::is_sound() {
       finite = std::isfinite(program_.loss()) && std::isfinite(program_.gradient_norm());
       program_.discard();
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::user) throw;  // else a sample that cannot be read
+      if (error.kind() != ErrorKind::user) throw;
+      finite = true;  // a sample that cannot be read says nothing of the parameters
     }
   });
   return !any(!finite);
@@ -473,10 +476,21 @@ bool TrainingRun::save() {
   together([&] {
     if (!is_first()) return;
     summary_.checkpoint = save_checkpoint(folder, {progress_, identity_, program_.choices()}, program_);
-    drop_checkpoints(folder, options_.keep, progress_.best ? progress_.best_updates : -1);
   });
   saved_ = progress_;
+  unproven_ = true;
   return true;
+}
+
+// Leaves as many checkpoints as are to be kept, once the last one's states have made a finite step or the run has ended
+// with them: until then the one before may be needed.
+void TrainingRun::drop_old() {
+  unproven_ = false;
+  together([&] {
+    if (is_first()) {
+      drop_checkpoints(checkpoints_of(options_.out), options_.keep, progress_.best ? progress_.best_updates : -1);
+    }
+  });
 }
 
 // A run that goes on with a checkpoint of these states would stop again at once. One that it was resumed with stays.
@@ -505,6 +519,9 @@ TrainingSummary TrainingRun::run() {
   together([&] {
     if (is_first()) lock.emplace(options_.out);
     resume();
+  });
+  // Now that every process goes on.
+  together([&] {
     if (is_first() && options_.begun) options_.begun();
     std::error_code ignored;
     if (is_first()) fs::remove(options_.out / "summary.json", ignored);  // it is there only where a run has ended
@@ -523,6 +540,7 @@ TrainingSummary TrainingRun::run() {
       ended = Ended::not_finite;
       break;
     }
+    if (unproven_) drop_old();
     summary_.loss = step->loss;
     if (!summary_.first_loss) summary_.first_loss = step->loss;
     together([&] {
@@ -534,6 +552,7 @@ TrainingSummary TrainingRun::run() {
     ended = Ended::not_finite;
     drop_unsound();
   }
+  if (unproven_) drop_old();
   summary_.ended = *ended;
   summary_.progress = progress_;
   summary_.precision = identity_.precision;

@@ -113,7 +113,7 @@ struct TrainingSummary {
   std::optional<double> evaluation_loss = {};  // of the last evaluation of this process
   std::filesystem::path checkpoint, best;      // the last; that of the best evaluation, empty if there was none
   // With Ended::not_finite: what was not, and the file with the batch, empty if no batch is to blame. `checkpoint` then
-  // is the last with which a step was finite, empty if there is none; the program's states are those of the end.
+  // is the last that is left, one from before the end if there was one; the program's states are those of the end.
   std::string reason = {};
   std::filesystem::path batch = {};
 };

@@ -159,6 +159,7 @@ class Graphs(unittest.TestCase):
             given = np.arange(6).reshape(2, 3).astype(dtype)
             out = Session(b.model(), precision="model", dims={"n": 2}, threads=1)(x=given)["y"]
             np.testing.assert_array_equal(out, 2 * given + 1)
+        self.assertIsNone(b.add("MaxPool", b.input("image", "float32", (1, 1, "h", 8)), kernel_shape=[2, 2], outputs=2)[1].dtype)
         shape = b.add("Shape", x)
         self.assertIsNone(shape.dtype)
         with self.assertRaisesRegex(InputError, r"2: the type of .* is not known yet: write it as numpy.float32\(2\)"):

@@ -336,6 +336,9 @@ class NotMade(unittest.TestCase):
         from sparkpilot import _core
         self.assertRaises(TypeError, _core.Model)
         self.assertRaises(TypeError, lambda: _core.Model.__new__(_core.Model))
+        said = subprocess.run([sys.executable, "-c", "import sys; sys.modules['numpy'] = None; import sparkpilot"],
+                              capture_output=True, text=True, check=False)
+        self.assertIn("numpy", said.stderr.splitlines()[-1])
 
 
 class Mappings(unittest.TestCase):
