@@ -58,10 +58,12 @@ class SimVectorEnv(VectorEnv):
         """actions: float32 [num_envs, actions]. infos has final_obs and _final_obs where episodes ended (SAME_STEP)."""
         made = self.worlds.step(actions)
         infos: Dict[str, Any] = {}
-        if made.ended.any():
-            rows = np.full(self.num_envs, None, object)
-            for i in np.flatnonzero(made.ended):
-                rows[i] = made.final_observations[i]
+        ended = made.ended.nonzero()[0].tolist()
+        if ended:
+            rows = np.empty(self.num_envs, object)  # of None
+            final = made.final_observations
+            for i in ended:
+                rows[i] = final[i]
             infos = {"final_obs": rows, "_final_obs": made.ended}
         return made.observations, made.rewards, made.terminated, made.truncated, infos
 

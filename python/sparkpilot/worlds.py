@@ -157,6 +157,7 @@ class Worlds:
         self.action_columns = _columns(lambda i: self._library.sparkpilot_sim_action(self._handle, i))
         self.worlds = worlds
         self._arrays = self._new_arrays() if reuse else None
+        self._buffers = _buffers_of(self._arrays) if self._arrays else None
 
     def __len__(self) -> int:
         return self.worlds
@@ -231,9 +232,10 @@ class Worlds:
     @staticmethod
     def _array(name: str, given: Any, dtype: Any, shape: Tuple[int, ...]) -> np.ndarray:
         try:
-            if np.asarray(given).dtype.kind not in "biuf":
+            array = np.asarray(given)
+            if array.dtype.kind not in "biuf":
                 raise TypeError("these are no real numbers")
-            array = np.ascontiguousarray(given, dtype)
+            array = np.ascontiguousarray(array, dtype)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise _core.InputError(f"{name}: expected {np.dtype(dtype)} of shape {shape}: {error}") from None
         if array.shape != shape:
@@ -260,11 +262,16 @@ class Worlds:
         return kind(self._library.sparkpilot_sim_error().decode())
 
     def _call(self, function: Any, given: List[Optional[np.ndarray]], out: Step) -> None:
-        buffers = (c.c_void_p * len(out))(*(array.ctypes.data for array in out))
+        buffers = self._buffers if out is self._arrays else _buffers_of(out)
         places = [None if array is None else array.ctypes.data for array in given]
         with self._in_use():
             if function(self._open_handle(), *places, buffers):
                 raise self._error()
+
+
+def _buffers_of(arrays: Step) -> Any:
+    """sparkpilot_sim_buffers on their memory."""
+    return (c.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
 
 
 def _choice(name: str, given: str, choices: Sequence[str]) -> int:
