@@ -42,7 +42,20 @@ class Sources(unittest.TestCase):
         self.assertEqual(sorted(listed), sorted(defined))
 
 
+    def test_no_file_is_large(self):
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+        if listed.returncode:
+            self.skipTest("no repository of git")
+        files = [ROOT / name for name in listed.stdout.split("\0") if name]
+        self.assertGreater(len(files), 1000)
+        self.assertEqual([str(file) for file in files if file.is_file() and file.stat().st_size >= 1_000_000], [])
+
+
 class Pages(unittest.TestCase):
+    def test_the_changelog_has_the_version(self):
+        version = re.search(r"^project\(sparkpilot VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE).group(1)
+        self.assertIn(f"## [{version}]", (ROOT / "CHANGELOG.md").read_text())
+
     def test_links_lead_somewhere(self):
         for page in PAGES:
             for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
