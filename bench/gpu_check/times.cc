@@ -1,4 +1,4 @@
-// Networks on the GPU in three precisions and on the CPU, timed in turns; and beside other engines.
+// Networks on the GPU in several precisions and on the CPU, timed in turns; and beside other engines.
 #include <algorithm>
 
 #include "base/clock.h"
@@ -21,10 +21,19 @@ struct Variant {
   const char* precision;
   Precision as;
 };
-constexpr Variant kVariants[] = {{"GPU", "fp32", Precision::fp32},
-                                 {"GPU", "fp16", Precision::fp16},
-                                 {"GPU", "bf16", Precision::bf16},
-                                 {"CPU", "fp32", Precision::fp32}};
+
+// The CPU is the last.
+std::vector<Variant> variants_of(const Network& network) {
+  std::vector<Variant> all{
+      {"GPU", "fp32", Precision::fp32}, {"GPU", "fp16", Precision::fp16}, {"GPU", "bf16", Precision::bf16}};
+  // Where a run is the reading of weights, fewer bits are to pay.
+  if (network.name.find("big_") != std::string::npos) {
+    all.push_back({"GPU", "fp8", Precision::fp8});
+    all.push_back({"GPU", "fp4", Precision::fp4});
+  }
+  all.push_back({"CPU", "fp32", Precision::fp32});
+  return all;
+}
 
 // Where the time of a run goes, in a session with events inside its recording. The load is that of `untimed`, if any.
 void add_gpu_figures(Json& out, const Graph& graph, const Options& options, Precision precision, Session* untimed) {
@@ -54,9 +63,10 @@ InterleavedOptions turns(const Options& options) {
 
 Json time_network(const Network& network, const Options& options) {
   const Graph graph = network.load();
+  const std::vector<Variant> variants = variants_of(network);
   std::vector<Ready> sessions;
   std::vector<double> first_ms;
-  for (const Variant& variant : kVariants) {
+  for (const Variant& variant : variants) {
     const bool on_gpu = std::string_view(variant.device) == "GPU";
     sessions.push_back(ready(graph, on_gpu ? options.device() : "cpu", variant.as, {.tuned = !options.tiny}));
     const int64_t start = now_ns();
@@ -68,8 +78,8 @@ Json time_network(const Network& network, const Options& options) {
   const std::vector<InterleavedTimes> times = time_interleaved(runs, turns(options));
   Json out{{"network", network.name}, {"variants", Json::array()}};
   for (size_t i = 0; i < sessions.size(); ++i) {
-    Json one{{"device", kVariants[i].device},
-             {"precision", kVariants[i].precision},
+    Json one{{"device", variants[i].device},
+             {"precision", variants[i].precision},
              {"threads", sessions[i].session.threads()}};
     one.update(times_json(summarize(times[i].ms)));
     one["first_ms"] = first_ms[i];
@@ -78,10 +88,10 @@ Json time_network(const Network& network, const Options& options) {
     one["time_to_cpu"] = {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}};
     out["variants"].push_back(std::move(one));
   }
-  for (size_t i = 0; i + 1 < std::size(kVariants); ++i) {
-    const bool automatic = kVariants[i].as == Precision::fp16;  // what `auto` takes; a load takes seconds to measure
-    add_gpu_figures(out["variants"][i], graph, options, kVariants[i].as, automatic ? &sessions[i].session : nullptr);
-    add_profile(out["variants"][i], graph, options, kVariants[i].as);
+  for (size_t i = 0; i + 1 < variants.size(); ++i) {
+    const bool automatic = variants[i].as == Precision::fp16;  // what `auto` takes; a load takes seconds to measure
+    add_gpu_figures(out["variants"][i], graph, options, variants[i].as, automatic ? &sessions[i].session : nullptr);
+    add_profile(out["variants"][i], graph, options, variants[i].as);
   }
   return out;
 }
