@@ -260,8 +260,13 @@ int clone(const std::string& file, int rounds) {
 }  // namespace sparkpilot
 
 int main(int argc, char** argv) {
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : sparkpilot::kRounds;
+  if (argc > 3 || (argc > 1 && argv[1][0] == '-') || rounds < 1) {
+    std::fprintf(stderr, "usage: clone_mpc [POLICY.onnx] [ROUNDS]\n");
+    return 2;
+  }
   try {
-    return sparkpilot::clone(argc > 1 ? argv[1] : "policy.onnx", argc > 2 ? std::atoi(argv[2]) : sparkpilot::kRounds);
+    return sparkpilot::clone(argc > 1 ? argv[1] : "policy.onnx", rounds);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "clone_mpc: %s\n", error.what());
     return 2;
