@@ -42,6 +42,19 @@ struct SmallNet : Net {
   }
 };
 
+// Why `work` is refused, which then leaves no file.
+template <typename Work>
+std::string refusal_in(const TempFolder& folder, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::user);
+    EXPECT_FALSE(std::filesystem::exists(folder.file("out.onnx")));
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
 class QuantizeModel : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -56,14 +69,7 @@ class QuantizeModel : public ::testing::Test {
     return quantize_model(folder.file("in.onnx"), folder.file("out.onnx"), options, [](std::string_view, double) {});
   }
   std::string refusal() {
-    try {
-      run();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::user);
-      EXPECT_FALSE(std::filesystem::exists(folder.file("out.onnx")));
-      return error.what();
-    }
-    return "nothing was refused";
+    return refusal_in(folder, [this] { run(); });
   }
   TempFolder folder;
   QuantizeModelOptions options;
@@ -197,14 +203,7 @@ class QuantizeProducts : public ::testing::Test {
     return store_model(folder.file("in.onnx"), folder.file("out.onnx"), options, [](std::string_view, double) {});
   }
   std::string refusal() {
-    try {
-      store();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::user);
-      EXPECT_FALSE(std::filesystem::exists(folder.file("out.onnx")));
-      return error.what();
-    }
-    return "nothing was refused";
+    return refusal_in(folder, [this] { store(); });
   }
   TempFolder folder;
   StoreModelOptions options;
