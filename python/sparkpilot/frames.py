@@ -49,7 +49,7 @@ class FrameReader:
     def __init__(self, route: Union[str, os.PathLike[str]], *, camera: str = "road", pix_fmt: str = "rgb24", start: int = 0,
                  threads: int = 1, data: Union[str, os.PathLike[str], None] = None) -> None:
         self._pix_fmt, self._start = text("pix_fmt", pix_fmt), min(integer("start", start, 0), 2**62)
-        self._threads = integer("threads", threads, 1, 16)
+        self._threads = integer("threads", threads, 1, 16)  # as many as FFmpeg's decoders use at most
         if os.path.isfile(route):
             self._videos = [(0, os.fspath(route))]
         else:

@@ -19,7 +19,7 @@ struct SmallSettings {
   Precision precision = Precision::fp8;  // fp8 or fp4: the least that a weight may get
   std::set<std::string> exclude = {};    // names of nodes and ops whose weights stay in f32
   // The error of one sample: of the last runs of both sessions, which have the model's outputs and the same inputs.
-  // Empty: the largest relative L2 of an output, infinite if one is not finite.
+  // Empty: the largest relative L2 of an output, infinite if one holds NaN.
   std::function<double(const Session& got, const Session& expected)> error = {};
   // Most of the weights that keep the error of every sample at most this; or the least error with at most that many
   // bytes of weights. At most one of them; none: all of the weights.

@@ -32,8 +32,8 @@ struct Samples {
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named,
                      std::optional<uint64_t> seed = {}, size_t random = 1, bool measured = false);
 
-// Fails (user) if a picture (an input of four dimensions), or every input, is the same number everywhere in all
-// samples. Other inputs may well stay the same: nobody changed lanes.
+// Fails (user) if a picture (planes of colours, at least 32 by 32), or every input, is the same number everywhere in
+// all samples. Other inputs may well stay the same: nobody changed lanes.
 void expect_contents(const Samples& samples);
 
 // One file's arrays by the input that each is for, found as above; not split into samples, and their shapes are not

@@ -9,7 +9,7 @@
 namespace sparkpilot {
 
 struct TensorSummary {
-  // Of the finite elements; empty if there are none.
+  // Of the finite elements; empty if no element is finite.
   std::optional<double> mean, deviation, min, max;
   int64_t not_finite = 0, nan = 0, infinite = 0;  // all; NaN; +infinity
 };

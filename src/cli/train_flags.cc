@@ -52,7 +52,7 @@ void set_teachers(const fs::path& teacher, std::vector<train::StudentNetwork>& n
   }
 }
 
-// Takes a flag's value from the file. Fails (user) on a number that is none, or has a fraction where none may be.
+// Takes a flag's value from the file. Fails (user) if a number is expected and something else, or a fraction, is there.
 template <typename T>
 void take_flag(const Json& json, const char* name, T& value) {
   if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {

@@ -68,17 +68,10 @@ void write_rgb24(const YuvView& p, uint8_t* to) {
   }
 }
 
-// As many as FFmpeg's decoders use at most.
-int checked(int threads) {
-  if (threads < 1 || threads > 16) fail("threads: expected 1 to 16, got {}", threads);
-  return threads;
-}
-
 class Video {
  public:
   Video(const std::filesystem::path& path, const std::string& pixels, int64_t start, int threads)
-      : pixels_(pixels_named(pixels)), reader_(path, checked(threads)) {
-    if (start < 0) fail("start: expected at least 0, got {}", start);
+      : pixels_(pixels_named(pixels)), reader_(path, threads) {
     if (start > 0) reader_.start_at(start);
   }
 

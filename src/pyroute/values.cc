@@ -267,12 +267,10 @@ void bind_values(py::module_& module) {
   fields.def("__getattr__", &Struct::get)
       .def("which", &Struct::which,
            "The member of the union that is set; of an event its kind, \"unknown(151)\" for one that sparkpilot's "
-           "schema "
-           "does not\nhave, with openpilot's ordinal.")
+           "schema does not\nhave, with openpilot's ordinal.")
       .def("to_dict", &Struct::to_dict, py::arg("verbose") = false,
            "The struct as dicts, lists, numbers, str and bytes. Fields without a schema are left out; unless verbose, "
-           "so "
-           "are\nlists, texts and structs that were never written.")
+           "so are\nlists, texts and structs that were never written.")
       .def("to_bytes", &Struct::to_bytes,
            "Of an event: its message as in an uncompressed log; those of several, one after the other, are a log.")
       .def("__dir__",

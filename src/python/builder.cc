@@ -56,7 +56,6 @@ std::vector<int32_t> add(HeldBuilder& b, const std::string& op, const std::vecto
     const std::string text = py::str(key);
     if (!value.is_none()) attrs.set(text, attribute_of(py::reinterpret_borrow<py::object>(value), text));
   }
-  if (outputs < 1 || outputs > 1024) fail("{}: expected 1 to 1024 outputs, got {}", op, outputs);
   std::vector<int32_t> made;
   for (const ValueId id : b.builder.add_many(op, ids, attrs, outputs, name)) made.push_back(id.index);
   return made;
