@@ -35,6 +35,8 @@ int main(int argc, char** argv) {
   app.add_option("--rank", rank);
   app.add_option("--precision", precision, "of the products")->check(CLI::IsMember({"fp32", "bf16"}));
   size_t slowest = 0;
+  bool exact = false;
+  app.add_flag("--exact-norms", exact, "DoRA's norms from the changed weights");
   app.add_option("--threads", threads);
   app.add_option("--profile", slowest, "then so many nodes of a micro-batch, those that took longest");
   CLI11_PARSE(app, argc, argv);
@@ -42,6 +44,7 @@ int main(int argc, char** argv) {
     train::StudentOptions options{.networks = {{role, file}}, .batch = batch};
     if (kind == "full") options.mode = train::TrainMode::full;
     options.adapter = {.kind = kind == "lora" ? AdapterKind::lora : AdapterKind::dora, .target = target, .rank = rank};
+    if (exact) options.norms = NormForm::exact;
     std::vector<train::Field> fields;
     const Graph graph = load_onnx(file);
     for (const ValueId id : graph.inputs()) {

@@ -1,4 +1,5 @@
 // sparkpilot adapter, and --adapter of the commands that run models.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "cli_fixture.h"
 #include "model_bytes.h"
 #include "sparkpilot/onnx.h"
+#include "sparkpilot/session.h"
 
 namespace sparkpilot {
 namespace adapter_cli_test {
@@ -18,9 +20,10 @@ namespace fs = std::filesystem;
 class AdapterCli : public Cli {
  protected:
   // A new adapter in `name`, with numbers that change the model.
-  std::string trained(const std::string& name, const std::string& flags = "--rank 2") {
+  std::string trained(const std::string& name, const std::string& flags = "--rank 2",
+                      const std::string& model = policy()) {
     const std::string out = folder.file(name);
-    const ProgramResult result = run_program("adapter create " + policy() + " --quiet --out '" + out + "' " + flags);
+    const ProgramResult result = run_program("adapter create " + model + " --quiet --out '" + out + "' " + flags);
     EXPECT_EQ(result.code, 0) << result.err;
     Adapter adapter = load_adapter(out);
     float at = 0;
@@ -128,6 +131,30 @@ TEST_F(AdapterCli, MergesChecksAndTakesOutAgain) {
   parsed("adapter unmerge " + merged + " " + adapter + " --out " + base);
   EXPECT_LT(apart(policy(), base), 2e-3);
   expect_usage_error("adapter unmerge " + policy() + " " + adapter + " --out " + base, "names no adapter");
+}
+
+// What a run of a file does: each node's kernel, its work and the bytes that it reads and writes, in order.
+std::vector<std::string> work_of(const std::string& file) {
+  Session session(load_onnx(file), {.threads = 1, .tune = Tune::off, .profile = true});
+  session.run();
+  std::vector<std::string> out;
+  for (const NodeProfile& node : session.profile().nodes) {
+    out.push_back(fmt::format("{} {} {} {} {} flops {} bytes, {} of weights", node.name, node.op, node.kernel,
+                              node.shape, node.flops, node.bytes, node.weight_bytes));
+  }
+  return out;
+}
+
+// A merged model is as fast as its base, as it is the same plan with other numbers.
+TEST_F(AdapterCli, AMergedModelDoesTheWorkOfItsBase) {
+  for (const std::string name : {"tiny_driving_policy", "tiny_driving_vision"}) {
+    const std::string base = models->file(name + ".onnx"), merged = folder.file(name + ".onnx");
+    const std::string adapter = trained(name, "--rank 2", "'" + base + "'");
+    parsed("adapter merge '" + base + "' " + adapter + " --no-check --out '" + merged + "'");
+    const std::vector<std::string> expected = work_of(base);
+    EXPECT_GT(expected.size(), 10u);
+    EXPECT_EQ(work_of(merged), expected) << name;
+  }
 }
 
 TEST_F(AdapterCli, MergesAModelWithOpenDimensions) {

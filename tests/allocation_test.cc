@@ -8,15 +8,19 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "base/parallel.h"
+#include "base/test_files.h"
 #include "onnx/zoo.h"
 #include "runtime/session.h"
 #include "sim/learning_env.h"
 #include "train/program.h"
+#include "train/random_samples.h"
+#include "train/student.h"
 
 namespace {
 
@@ -177,6 +181,58 @@ TEST(Allocation, ATrainingStepAllocatesNothing) {
         EXPECT_NE(losses[0], losses[1]);
       }
     }
+  }
+}
+
+// What is allocated in an update of a student, in its evaluations and in that of a part, after the first ones.
+int allocated_by(const train::Student& student, const train::ProgramOptions& with) {
+  train::TrainingProgram program = student.program(with);
+  std::vector<train::Evaluation> evaluations{false, true};
+  if (const std::optional<size_t> part = student.features_part()) evaluations.emplace_back(false, part);
+  for (const TensorInfo& info : program.inputs()) {
+    const auto give = [](const View& view) {
+      if (view.dtype == DType::f32) fill(view);
+      else std::memset(view.data, 7, static_cast<size_t>(view.bytes()));
+    };
+    give(program.input(info.name));
+    for (const train::Evaluation& each : {evaluations[0], evaluations[1]}) {
+      give(program.evaluation_input(info.name, each));
+    }
+  }
+  int counted = 0;
+  for (const int step : {0, 1}) {
+    allocations = 0;
+    counting = true;
+    for (int i = 0; i < with.micro_batches; ++i) program.run_gradients();
+    const bool finite = std::isfinite(program.loss()) && std::isfinite(program.gradient_norm());
+    if (finite) program.update(1e-4, 1);
+    for (const train::Evaluation& each : evaluations) program.run_evaluation(each);
+    counting = false;
+    counted = allocations;
+    EXPECT_TRUE(finite);
+    EXPECT_EQ(program.updates(), step + 1);
+  }
+  return counted;
+}
+
+TEST(Allocation, ATrainingStepOfTheStandInsAllocatesNothing) {
+  using train::TrainMode;
+  const TempFolder folder;
+  const auto network = [&](const char* role, const char* model) {
+    return train::zoo_network(folder.path(), role, model);
+  };
+  const std::vector both{network("vision", "tiny_driving_vision"), network("policy", "tiny_driving_policy")},
+      supercombo{network("supercombo", "tiny_driving_supercombo")}, driver{network("driver", "tiny_dmonitoring_model")};
+  for (const auto& [networks, mode] : {std::pair(both, TrainMode::adapter),
+                                       {both, TrainMode::full},
+                                       {supercombo, TrainMode::full},
+                                       {driver, TrainMode::adapter}}) {
+    SCOPED_TRACE(networks[0].role + (mode == TrainMode::full ? ", all weights" : ", DoRA"));
+    train::StudentOptions options{.networks = networks, .batch = 2, .mode = mode, .max_size = "20%"};
+    if (mode == TrainMode::adapter) options.norms = NormForm::exact;
+    const train::Student student(options, train::RandomSamples(networks, 1).fields());
+    EXPECT_EQ(allocated_by(student, {.ema = 0.9f, .micro_batches = 2, .session = {.threads = 1, .tune = Tune::off}}),
+              0);
   }
 }
 

@@ -163,6 +163,56 @@ TEST_F(GpuTraining, VisionAsOnTheCpu) {
   as_on_the_cpu("vision", {"rtx4090"}, {2, 1, 1e-4}, 2e-3);  // it enlarges rounding errors
 }
 
+// The gradients of one sample, of stand-ins that the tests above leave out: with all weights, or with an adapter, whose
+// norms are renewed in the exact form.
+TEST_F(GpuTraining, GradientsOfTheOtherStandInsAreThoseOfTheCpu) {
+  NEEDS_IMAGES();
+  emulate("gb10");
+  struct Run {
+    const char *role, *model;
+    TrainMode mode;
+  };
+  for (const auto& [role, model, mode] : {Run{"supercombo", "tiny_driving_supercombo", TrainMode::adapter},
+                                          {"supercombo", "tiny_big_driving_supercombo", TrainMode::full},
+                                          {"supercombo", "tiny_supercombo", TrainMode::full},
+                                          {"driver", "tiny_dmonitoring_model", TrainMode::full},
+                                          {"policy", "tiny_driving_policy_v0.10.0", TrainMode::adapter}}) {
+    SCOPED_TRACE(model);
+    const std::vector<StudentNetwork> networks = {zoo_network(folder_.path(), role, model)};
+    const RandomSamples samples(networks, 10);
+    StudentOptions options{.networks = networks, .batch = 1, .mode = mode, .max_size = "20%"};
+    if (mode == TrainMode::adapter) options.norms = NormForm::exact;
+    const Student student(options, samples.fields());
+    std::map<std::string, std::vector<double>> numbers;
+    std::map<std::string, std::vector<float>> gradients;
+    for (const char* device : {"cpu", "cuda"}) {
+      TrainingProgram program =
+          student.program({.epsilon = 1, .session = {.device = device, .threads = 1, .tune = Tune::off}});
+      samples.give(program, 0, [&](const std::string& name) { return program.input(name); });
+      program.run_gradients();
+      numbers[device] = {program.loss(), program.gradient_norm()};
+      const std::span<float> sums = program.gradient_sums();
+      gradients[device].assign(sums.begin(), sums.end());
+      program.update(1e-3, 1);
+      for (const std::string& name : program.states()) {
+        if (name.ends_with(".norm")) numbers[device].push_back(*program.state(name).data<float>().begin());
+      }
+    }
+    const std::vector<double>&on_cpu = numbers["cpu"], &on_gpu = numbers["cuda"];
+    ASSERT_EQ(on_gpu.size(), on_cpu.size());
+    for (size_t i = 0; i < on_cpu.size(); ++i) EXPECT_NEAR(on_gpu[i], on_cpu[i], 1e-4 * std::fabs(on_cpu[i])) << i;
+    ASSERT_EQ(gradients["cuda"].size(), gradients["cpu"].size());
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < gradients["cpu"].size(); ++i) {
+      const double a = gradients["cuda"][i], b = gradients["cpu"][i];
+      difference += (a - b) * (a - b);
+      norm += b * b;
+    }
+    EXPECT_GT(norm, 0);
+    EXPECT_LE(std::sqrt(difference / norm), 1e-4);
+  }
+}
+
 // Values that are computed again on the GPU take less of its memory and change no bit.
 TEST_F(GpuTraining, ComputesActivationsAgain) {
   NEEDS_IMAGES();

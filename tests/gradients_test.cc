@@ -1,8 +1,12 @@
-// Gradients of whole networks: every weight's in f32 against f64, and f64 against central differences.
+// Gradients of whole networks in f32: every weight's against f64, and those of adapters against what f64 gives for the
+// weights that they change.
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 
+#include "adapters/apply.h"
+#include "adapters/test_models.h"
 #include "grad/differentiate.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
@@ -97,9 +101,9 @@ std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
   return out;
 }
 
-// The gradients of every weight, by its name or index; in f64.
-std::map<std::string, Tensor> gradients_of(const Graph& graph, const std::vector<Tensor>& inputs) {
-  Problem problem = problem_of(graph);
+using Gradients = std::map<std::string, Tensor>;  // by name or index; in f64
+
+Gradients solved(Problem problem, const std::vector<Tensor>& inputs) {
   std::vector<Graph::Output> outputs;
   const std::vector<ValueId> gradients = differentiate(problem.graph, problem.loss, problem.wrt);
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -112,26 +116,29 @@ std::map<std::string, Tensor> gradients_of(const Graph& graph, const std::vector
     const bool wide = problem.graph.value(problem.graph.inputs()[i]).dtype == DType::f64;
     given.push_back(wide ? convert(inputs[i], DType::f64) : inputs[i]);
   }
-  std::map<std::string, Tensor> out;
+  Gradients out;
   const std::vector<Tensor> results = interpret(problem.graph, given);
   for (size_t i = 0; i < results.size(); ++i) out[outputs[i].name] = convert(results[i], DType::f64);
   return out;
 }
 
-class NetworkGradients : public NetworkTest {};
+Gradients gradients_of(const Graph& graph, const std::vector<Tensor>& inputs) {
+  return solved(problem_of(graph), inputs);
+}
 
 // Norm-wise by tensor. A value at a kink may fall to different sides in f32 and f64, and take a tensor of few elements
 // with it: then other inputs decide.
-TEST_P(NetworkGradients, AreThoseOfF64) {
+void expect_close(const std::string& network, const Graph& graph,
+                  const std::function<Gradients(const std::vector<Tensor>&)>& of,
+                  const std::function<Gradients(const std::vector<Tensor>&)>& reference) {
   constexpr double kBound = 1e-5;
-  const Graph f32 = prepared(network_.load()), f64 = widened(f32);
   // Saturated by random images: 1 - y, of which Sigmoid's gradient is made, has few digits left (in PyTorch, too).
   const std::string saturated = "_classic_predictor.fc9.";
   std::map<std::string, double> errors;
   for (const uint64_t seed : {7, 8, 9}) {
-    const std::vector<Tensor> inputs = random_inputs(f32, seed);
-    const std::map<std::string, Tensor> expected = gradients_of(f64, inputs);
-    for (const auto& [name, gradient] : gradients_of(f32, inputs)) {
+    const std::vector<Tensor> inputs = random_inputs(graph, seed);
+    const Gradients expected = reference(inputs);
+    for (const auto& [name, gradient] : of(inputs)) {
       if (name.starts_with(saturated)) continue;
       const double error = relative_l2(gradient, expected.at(name));
       const auto [at, fresh] = errors.emplace(name, error);
@@ -145,7 +152,16 @@ TEST_P(NetworkGradients, AreThoseOfF64) {
     worst = std::max(worst, error);
     EXPECT_LE(error, kBound) << name;
   }
-  std::printf("%s: %zu weights, largest error %.1e\n", GetParam().c_str(), errors.size(), worst);
+  std::printf("%s: %zu tensors, largest error %.1e\n", network.c_str(), errors.size(), worst);
+}
+
+class NetworkGradients : public NetworkTest {};
+
+TEST_P(NetworkGradients, AreThoseOfF64) {
+  const Graph f32 = prepared(network_.load()), f64 = widened(f32);
+  expect_close(
+      GetParam(), f32, [&](const std::vector<Tensor>& inputs) { return gradients_of(f32, inputs); },
+      [&](const std::vector<Tensor>& inputs) { return gradients_of(f64, inputs); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, NetworkGradients,
@@ -156,6 +172,167 @@ INSTANTIATE_TEST_SUITE_P(Networks, NetworkGradients,
                                            "openpilot_dm/dmonitoring_model_v0.8.9_2021-08.onnx",
                                            "controls_challenge/tinyphysics.onnx"),
                          test_name);
+
+// One layer of an adapter, all in double, as matrices: W [out, in], A [groups r, in], B [out, r].
+struct DoubleLayer {
+  DoubleLayer(const Adapter& adapter, const AdapterLayer& mine, const Layer& layer, const Tensor& weights)
+      : out(layer.out()),
+        in(layer.in()),
+        of_group(layer.out() / layer.groups),
+        r(mine.rank() / layer.groups),
+        s(adapter.scale(mine)),
+        w(convert(weights, DType::f64)),
+        a(convert(mine.a, DType::f64)),
+        b(convert(mine.b, DType::f64)),
+        magnitude(mine.magnitude.present() ? mine.magnitude.shape() : Shape{layer.out()}) {
+    v.assign(w.data<double>().begin(), w.data<double>().end());
+    gain.assign(static_cast<size_t>(out), 1);
+    norm.assign(static_cast<size_t>(out), 1);
+    for (int64_t o = 0; o < out; ++o) {
+      double squares = 0;
+      for (int64_t i = 0; i < in; ++i) {
+        double& x = v[static_cast<size_t>(o * in + i)];
+        for (int64_t k = 0; k < r; ++k) x += s * b_at(o, k) * a_at(o, k, i);
+        squares += x * x;
+      }
+      if (!mine.magnitude.present()) continue;
+      norm[static_cast<size_t>(o)] = std::sqrt(squares);
+      gain[static_cast<size_t>(o)] = load_element(DType::f32, mine.magnitude.raw(), o) / std::sqrt(squares);
+    }
+  }
+  double a_at(int64_t o, int64_t k, int64_t i) const { return a.data<double>()[a_place(o, k, i)]; }
+  double b_at(int64_t o, int64_t k) const { return b.data<double>()[static_cast<size_t>(o * r + k)]; }
+  size_t a_place(int64_t o, int64_t k, int64_t i) const { return static_cast<size_t>((o / of_group * r + k) * in + i); }
+
+  // Of A, B and the magnitudes, with |V| constant, of what flows to the changed weights g V.
+  void add_gradients(const std::vector<double>& flows, const std::string& path, Gradients& all) const {
+    Tensor da = Tensor::zeros(DType::f64, a.shape()), db = Tensor::zeros(DType::f64, b.shape()),
+           dm = Tensor::zeros(DType::f64, magnitude);
+    for (int64_t o = 0; o < out; ++o) {
+      for (int64_t i = 0; i < in; ++i) {
+        const auto at = static_cast<size_t>(o * in + i);
+        const double to_v = s * gain[static_cast<size_t>(o)] * flows[at];
+        dm.data<double>()[static_cast<size_t>(o)] += flows[at] * v[at] / norm[static_cast<size_t>(o)];
+        for (int64_t k = 0; k < r; ++k) {
+          da.data<double>()[a_place(o, k, i)] += to_v * b_at(o, k);
+          db.data<double>()[static_cast<size_t>(o * r + k)] += to_v * a_at(o, k, i);
+        }
+      }
+    }
+    all[adapter_parameter_name(path, kLoraA)] = da;
+    all[adapter_parameter_name(path, kLoraB)] = db;
+    all[adapter_parameter_name(path, kLoraMagnitude)] = dm;
+  }
+
+  int64_t out, in, of_group, r;
+  double s;
+  Tensor w, a, b;
+  Shape magnitude;
+  std::vector<double> v, gain, norm;
+};
+
+// A model with an adapter in its weights, in f64, from which the gradients of the adapter's tensors follow.
+class MergedReference {
+ public:
+  MergedReference(const Graph& file, const Graph& named, const Adapter& adapter) : graph_(widened(named)) {
+    const std::vector<Layer> layers = match_layers(file, adapter);
+    for (size_t n = 0; n < layers.size(); ++n) {
+      layers_.emplace_back(adapter, adapter.layers[n], layers[n], layer_weights(file, layers[n]));
+      paths_.push_back(layers[n].path);
+      const DoubleLayer& layer = layers_.back();
+      bool found = false;
+      for (const NodeId id : graph_.order()) {
+        if (graph_.node(id).name != layers[n].path || !graph_.node(id).op->traits.product) continue;
+        const Node& node = graph_.node(id);
+        found = true;
+        const bool turned = !layers[n].conv && node.attrs.integer("transB", 0) == 0;
+        Tensor merged = Tensor::zeros(DType::f64, *graph_.value(node.inputs[1]).shape);
+        for (int64_t o = 0; o < layer.out; ++o) {
+          for (int64_t i = 0; i < layer.in; ++i) {
+            merged.data<double>()[static_cast<size_t>(turned ? i * layer.out + o : o * layer.in + i)] =
+                layer.gain[static_cast<size_t>(o)] * layer.v[static_cast<size_t>(o * layer.in + i)];
+          }
+        }
+        const ValueId own = graph_.add_constant(merged);
+        graph_.value(own).name = layers[n].path;
+        graph_.node(id).inputs[1] = own;
+        weights_.push_back({n, turned, own});
+      }
+      EXPECT_TRUE(found) << layers[n].path;
+    }
+  }
+
+  Gradients operator()(const std::vector<Tensor>& inputs) const {
+    Problem problem = problem_of(graph_);
+    problem.wrt.clear();
+    for (const Weight& each : weights_) problem.wrt.push_back(each.value);
+    const Gradients found = solved(std::move(problem), inputs);
+    Gradients out;
+    for (size_t n = 0; n < layers_.size(); ++n) {
+      std::vector<double> flows(layers_[n].v.size());
+      for (size_t i = 0; i < weights_.size(); ++i) {
+        if (weights_[i].layer != n) continue;
+        const std::span<const double> part = found.at(paths_[n] + "#" + std::to_string(i)).data<double>();
+        const auto rows = static_cast<size_t>(layers_[n].out), columns = static_cast<size_t>(layers_[n].in);
+        for (size_t at = 0; at < flows.size(); ++at) {
+          flows[at] += part[weights_[i].turned ? at % columns * rows + at / columns : at];
+        }
+      }
+      layers_[n].add_gradients(flows, paths_[n], out);
+    }
+    return out;
+  }
+
+ private:
+  struct Weight {
+    size_t layer;
+    bool turned;  // [in, out]
+    ValueId value;
+  };
+  Graph graph_;
+  std::vector<DoubleLayer> layers_;
+  std::vector<std::string> paths_;
+  std::vector<Weight> weights_;
+};
+
+// Adapters of every kind, on a layer of every form (Gemm, MatMul, convolutions with stride, dilation and groups) and on
+// stand-ins. The reference knows nothing of an adapter's nodes.
+class AdapterGradients : public ::testing::TestWithParam<std::tuple<std::string, AdapterKind>> {};
+
+TEST_P(AdapterGradients, AreThoseOfTheMergedWeightsInF64) {
+  const auto& [network, kind] = GetParam();
+  Graph file = network == "every_layer" ? every_layer() : build_zoo_model(network, 1);
+  bind_open_inputs(file);
+  Adapter adapter = create_adapter(file, {.kind = kind, .rank = 4, .alpha = 3});
+  shake(adapter, 8, 0.05);
+  Graph named = file;
+  name_layers(named);
+  const Graph base = prepared(std::move(named));
+  Graph f32 = base;
+  std::vector<AdapterParameter> parameters = apply_adapter(f32, adapter, match_layers(file, adapter)).parameters;
+  Problem problem = problem_of(f32);
+  problem.wrt.clear();
+  for (const AdapterParameter& each : parameters) problem.wrt.push_back(each.value);
+  const auto of = [&](const std::vector<Tensor>& inputs) {
+    Gradients out;
+    for (auto& [name, gradient] : solved(problem, inputs)) out[name.substr(0, name.find('#'))] = gradient;
+    EXPECT_EQ(out.size(), parameters.size());
+    return out;
+  };
+  expect_close(network + " with " + std::string(name(kind)), f32, of, MergedReference(file, base, adapter));
+}
+
+std::string adapter_test_name(const ::testing::TestParamInfo<AdapterGradients::ParamType>& of) {
+  return std::get<0>(of.param) + "_" + std::string(name(std::get<1>(of.param)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, AdapterGradients,
+                         ::testing::Combine(::testing::Values("every_layer", "tiny_driving_policy"),
+                                            ::testing::Values(AdapterKind::lora, AdapterKind::rslora,
+                                                              AdapterKind::dora)),
+                         adapter_test_name);
+INSTANTIATE_TEST_SUITE_P(Images, AdapterGradients,
+                         ::testing::Values(std::tuple("tiny_dmonitoring_model", AdapterKind::dora)), adapter_test_name);
 
 }  // namespace gradients_test
 }  // namespace sparkpilot::testing

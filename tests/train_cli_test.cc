@@ -12,6 +12,7 @@
 #include "base/folder_lock.h"
 #include "hw/cpu.h"
 #include "sparkpilot/onnx.h"
+#include "tensor/difference.h"
 #include "train_fixture.h"
 
 namespace sparkpilot {
@@ -358,6 +359,37 @@ TEST_F(TrainCli, AFrozenBaseOfFewerBitsGoesOnToTheSameBits) {
   expect_refused(both() + out("x") + "--updates 1 --mode full --base-precision fp8",
                  "--base-precision is for adapters");
   expect_refused(both() + out("x") + "--updates 1 --base-precision fp16", "--base-precision");
+}
+
+// DoRA's norms from the changed weights themselves: the same within rounding, kept with the run's flags.
+TEST_F(TrainCli, ExactNormsGoOnToTheSameBits) {
+  const std::string flags = "--network policy --batch 2 --schedule constant --rank 2 --threads 1 --dtype fp32 ";
+  const std::string file = "/adapter/adapter_model.safetensors", exact = "--dora-norm exact ";
+  parsed(both() + out("factored") + flags + "--updates 3 --no-rollout");
+  parsed(both() + out("whole") + flags + exact + "--updates 3 --no-rollout");
+  parsed(both() + out("parts") + flags + exact + "--updates 2 --no-rollout");
+  parsed("--resume '" + folder.file("parts") + "' --updates 3");
+  EXPECT_TRUE(read_text(folder.file("parts") + file) == read_text(folder.file("whole") + file));
+  EXPECT_EQ(json::parse(read_text(folder.file("whole") + "/train.json"))["dora_norm"], "exact");
+  const std::map<std::string, Tensor> expected = tensors_of(folder.file("factored") + file);
+  EXPECT_TRUE(read_text(folder.file("whole") + file) != read_text(folder.file("factored") + file));
+  for (const auto& [name, tensor] : tensors_of(folder.file("whole") + file)) {
+    EXPECT_LE(difference_of(tensor.view(), expected.at(name).view()).relative_l2, 1e-3) << name;
+  }
+  const ProgramResult other =
+      run_program("train --resume '" + folder.file("whole") + "' --updates 4 --dora-norm factored");
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_NE(other.err.find("another form of DoRA's norms: factored, was exact"), std::string::npos) << other.err;
+  // Where there are none.
+  for (const std::string kind : {"lora", "rslora"}) {
+    expect_refused(both() + out("x") + "--updates 1 --dora-norm exact --kind " + kind,
+                   "--dora-norm is for DoRA: it has no effect with --kind " + kind);
+  }
+  expect_refused(both() + out("x") + "--updates 1 --dora-norm exact --mode full", "--dora-norm is for adapters");
+  const std::string begin = folder.file("begin");
+  run("adapter create '" + shared->file("models") + "/tiny_driving_policy.onnx' --lora --rank 2 --out '" + begin + "'");
+  expect_refused(both() + out("x") + "--network policy --updates 1 --dora-norm exact --init-adapter '" + begin + "'",
+                 "exact norms are for DoRA");
 }
 
 TEST_F(TrainCli, BeginsWithTheFlagsOfAnotherRun) {

@@ -221,24 +221,62 @@ TEST_P(Kinds, HaveTheGradientsOfTheirFormulas) {
 INSTANTIATE_TEST_SUITE_P(Adapters, Kinds, ::testing::Values(AdapterKind::lora, AdapterKind::rslora, AdapterKind::dora),
                          [](const auto& of) { return std::string(name(of.param)); });
 
-TEST(Norms, AreRenewedFromTheFactors) {
-  const Graph base = every_layer();
-  Adapter adapter = create_adapter(base, {.kind = AdapterKind::dora, .rank = 4, .alpha = 3});
-  Graph graph = base;
-  const std::vector<Layer> layers = match_layers(graph, adapter);
+// What the nodes that renew a layer's norms compute from its factors.
+Tensor renewed(const AdapterNorm& norm, const AdapterLayer& mine, NormForm form) {
+  Graph update;
+  update.opsets[""] = 26;
+  Builder b(update);
+  b.output(renewed_norm(b, norm, b.constant(mine.a), b.constant(mine.b), form), "norm");
+  return interpret(update, {})[0];
+}
+
+AppliedAdapter applied_to(Graph graph, const Adapter& adapter, const std::vector<Layer>& layers) {
   name_layers(graph);
   prepare(graph, {.precision = Precision::fp32});
-  const AppliedAdapter applied = apply_adapter(graph, adapter, layers);
+  return apply_adapter(graph, adapter, layers);
+}
+
+TEST(Norms, AreRenewedInBothForms) {
+  const Graph base = every_layer();
+  Adapter adapter = create_adapter(base, {.kind = AdapterKind::dora, .rank = 4, .alpha = 3});
+  const std::vector<Layer> layers = match_layers(base, adapter);
+  const AppliedAdapter applied = applied_to(base, adapter, layers);
   shake(adapter, 12);
   for (size_t i = 0; i < layers.size(); ++i) {
-    Graph update;
-    update.opsets[""] = 26;
-    Builder b(update);
     const AdapterLayer& mine = adapter.layers[i];
-    b.output(renewed_norm(b, applied.norms[i], b.constant(mine.a), b.constant(mine.b)), "norm");
-    const Tensor expected = norm_of(layer_weights(base, layers[i]), layers[i], adapter, mine);
-    EXPECT_LE(distance(interpret(update, {})[0], expected), 1e-6) << mine.path;
+    const Tensor expected = norm_of(layer_weights(base, layers[i]), layers[i], adapter, mine);  // in double
+    const Tensor factored = renewed(applied.norms[i], mine, NormForm::factored),
+                 exact = renewed(applied.norms[i], mine, NormForm::exact);
+    EXPECT_LE(distance(factored, expected), 1e-6) << mine.path;
+    EXPECT_LE(distance(exact, expected), 3e-7) << mine.path;
+    EXPECT_LE(distance(exact, factored), 1e-6) << mine.path;
   }
+}
+
+// An adapter that takes nearly all of the weights away: what is left of the factored form's sum is rounding.
+TEST(Norms, TheExactFormHoldsWhereTheAdapterCancelsTheWeights) {
+  constexpr int64_t kOut = 6, kIn = 40;
+  Graph base;
+  base.opsets[""] = 26;
+  Builder b(base);
+  // W of rank 1: so A and B of rank 1 can take away all but a ten-thousandth of it.
+  const Tensor column = random_tensor({kOut, 1}, 4), row = random_tensor({1, kIn}, 5);
+  Tensor w(DType::f32, {kOut, kIn});
+  for (size_t o = 0; o < kOut; ++o) {
+    for (size_t i = 0; i < kIn; ++i) w.data<float>()[o * kIn + i] = column.data<float>()[o] * row.data<float>()[i];
+  }
+  b.output(b.add("Gemm", {b.input("x", DType::f32, {1, kIn}), b.constant(w, "fc.weight")}, {{"transB", int64_t{1}}},
+                 "/fc/Gemm"),
+           "y");
+  Adapter adapter = create_adapter(base, {.kind = AdapterKind::dora, .rank = 1});
+  const std::vector<Layer> layers = match_layers(base, adapter);
+  const AppliedAdapter applied = applied_to(base, adapter, layers);
+  AdapterLayer& mine = adapter.layers[0];
+  mine.a = row;
+  for (size_t o = 0; o < kOut; ++o) mine.b.data<float>()[o] = -0.9999f * column.data<float>()[o];
+  const Tensor expected = norm_of(w, layers[0], adapter, mine);
+  EXPECT_LE(distance(renewed(applied.norms[0], mine, NormForm::exact), expected), 1e-3);
+  EXPECT_GE(distance(renewed(applied.norms[0], mine, NormForm::factored), expected), 0.1);
 }
 
 TEST(Sizes, FitTheirBudget) {

@@ -178,7 +178,7 @@ void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>
   }
 }
 
-ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_matrix) {
+ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_matrix, NormForm form) {
   // By groups: A [groups, r, in], B and W [groups, out / groups, ...].
   const int64_t out = norm.weights.shape()[0], in = norm.weights.shape()[1], groups = norm.groups;
   const int64_t r = b.shape(a)[0] / groups;
@@ -186,8 +186,20 @@ ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_m
     return b.add("Reshape", {x, b.ints(shape)});
   };
   const ValueId rows = shaped(a, {groups, r, in}), columns = shaped(b_matrix, {groups, out / groups, r});
-  const ValueId across = b.add("Transpose", {rows}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
   const Tensor& w = norm.weights;
+  const ValueId weights = b.constant(w.reshaped(Shape{groups, out / groups, in}));
+  const auto along_rows = [&](ValueId x) {
+    return shaped(b.add("ReduceSum", {x, b.ints({2})}, {{"keepdims", int64_t{0}}}), {out});
+  };
+  const auto times = [&](ValueId x, double by) { return b.add("Mul", {x, b.scalar(DType::f32, by)}); };
+  // A row of zeros divides nothing: its gain is m / 1 times 0.
+  const auto root = [&](ValueId squares) {
+    return b.add("Sqrt", {b.add("Max", {squares, b.scalar(DType::f32, 1e-30)})});
+  };
+  if (form == NormForm::exact) {
+    const ValueId v = b.add("Add", {weights, times(b.add("MatMul", {columns, rows}), norm.scale)});
+    return root(along_rows(b.add("Mul", {v, v})));
+  }
   Tensor squares(DType::f32, Shape{out});
   for (int64_t o = 0; o < out; ++o) {
     double sum = 0;
@@ -197,19 +209,13 @@ ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_m
     }
     squares.data<float>()[static_cast<size_t>(o)] = static_cast<float>(sum);
   }
-  const ValueId weights = b.constant(w.reshaped(Shape{groups, out / groups, in}));
-  const auto along_rows = [&](ValueId x) {
-    return shaped(b.add("ReduceSum", {x, b.ints({2})}, {{"keepdims", int64_t{0}}}), {out});
-  };
-  const auto times = [&](ValueId x, double by) { return b.add("Mul", {x, b.scalar(DType::f32, by)}); };
+  const ValueId across = b.add("Transpose", {rows}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
   // <W A', B> and <B (A A'), B>: both are rows of a matrix [out, r] times B.
   const ValueId cross = along_rows(b.add("Mul", {b.add("MatMul", {weights, across}), columns}));
   const ValueId gram = b.add("MatMul", {rows, across});
   const ValueId own = along_rows(b.add("Mul", {b.add("MatMul", {columns, gram}), columns}));
-  const ValueId sum = b.add(
-      "Add", {b.add("Add", {b.constant(squares), times(cross, 2 * norm.scale)}), times(own, norm.scale * norm.scale)});
-  // A row of zeros divides nothing: its gain is m / 1 times 0.
-  return b.add("Sqrt", {b.add("Max", {sum, b.scalar(DType::f32, 1e-30)})});
+  return root(b.add(
+      "Add", {b.add("Add", {b.constant(squares), times(cross, 2 * norm.scale)}), times(own, norm.scale * norm.scale)}));
 }
 
 }  // namespace sparkpilot

@@ -1,6 +1,7 @@
 // An adapter as nodes added to the frozen layers: what training changes, and a model that has not been merged.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -42,9 +43,15 @@ AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::ve
 // Replaces the weights of the layers by merged ones in such a graph, without rounding them to the base's type.
 void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers);
 
-// Adds nodes that compute the norm anew from A and B, without making the product B A:
-//   |V|^2 = |W|^2 + 2 s <W A', B> + s^2 <B (A A'), B>   by rows, at least 0
-// A product of the size r out in for each layer: to be run once an update.
-ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_matrix);
+// How |V|^2, V = W + s B A, is computed by rows.
+enum class NormForm : uint8_t {
+  factored,  // |W|^2 + 2 s <W A', B> + s^2 <B (A A'), B>, at least 0: without making V
+  exact,     // from V itself, as PEFT does: where V is far smaller than W the sum above has no digits left
+};
+
+// Adds nodes that compute the norm anew from A and B: a product of the size r out in for each layer, to be run once an
+// update. The exact form needs memory for V besides.
+ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_matrix,
+                     NormForm form = NormForm::factored);
 
 }  // namespace sparkpilot

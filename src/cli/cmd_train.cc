@@ -460,6 +460,7 @@ train::TrainerOptions TrainRun::trainer_options() const {
   trainer.clip = flags_.clip;
   trainer.seed = flags_.seed;
   trainer.base = flags_.base_precision;
+  trainer.norms = flags_.dora_norm;
   trainer.evaluate_every = flags_.evaluate_every;
   trainer.evaluate_average = flags_.ema > 0;
   trainer.patience = static_cast<int>(flags_.patience);

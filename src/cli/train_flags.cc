@@ -81,6 +81,8 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   add_choice(command, "--mode", flags.mode, {"adapter", "full"}, "train an adapter of the frozen model, or all weights",
              "MODE");
   add_choice(command, "--kind", flags.kind, {"dora", "lora", "rslora"}, "of adapter", "KIND");
+  add_choice(command, "--dora-norm", flags.dora_norm, {"factored", "exact"},
+             "how DoRA's norms are renewed after an update: without making the changed weights, or from them", "FORM");
   add_number(command, "--rank", flags.rank, "rank of every layer; without it, ranks that fit --max-size");
   add_number(command, "--alpha", flags.alpha, "alpha of every layer; without it, its rank", "X");
   command.add_option("--target", flags.target, "only layers whose whole path matches this regular expression")
@@ -223,6 +225,7 @@ train::StudentOptions student_options(const TrainFlags& flags, const train::Data
   out.max_size = flags.max_size.empty() ? "1%" : flags.max_size;
   out.stored = flags.stored;
   out.init.assign(flags.init.begin(), flags.init.end());
+  out.norms = flags.dora_norm == "exact" ? NormForm::exact : NormForm::factored;
   out.base = parse_precision(flags.base_precision).value();
   out.target = flags.labels == "labels" ? train::Target::labels : train::Target::teacher;
   out.features = flags.features == "cosine" ? train::FeatureLoss::cosine
@@ -275,8 +278,12 @@ void check_train_flags(const TrainFlags& flags) {
                                     {!flags.max_size.empty(), "--max-size"},
                                     {!flags.init.empty(), "--init-adapter"},
                                     {flags.base_precision != "fp32", "--base-precision"},
+                                    {flags.dora_norm != "factored", "--dora-norm"},
                                     {flags.merged, "--merged"}}) {
     if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
+  }
+  if (flags.dora_norm != "factored" && flags.kind != "dora") {
+    fail("--dora-norm is for DoRA: it has no effect with --kind {}", flags.kind);
   }
   const bool one = !flags.one.empty() || !flags.model.supercombo.empty() || !flags.network.empty();
   const size_t trained = one ? 1 : 2;

@@ -20,7 +20,7 @@ struct TrainFlags {
   std::vector<std::string> init, weights;
   std::string network, mode = "adapter", kind = "dora", target, max_size, matched, stored = "auto", labels = "teacher",
                        max_activations, precision = "fp32", base_precision = "fp32", features = "kl",
-                       schedule = "cosine", optimizer = "adamw";
+                       schedule = "cosine", optimizer = "adamw", dora_norm = "factored";
   int64_t rank = 0, batch = 32, accumulate = 1, updates = 0, warmup = 0, evaluate_every = 0, patience = 0,
           checkpoint_every = 0, keep = 2, overfit = 0, teacher_features = 0;
   double alpha = 0, epochs = 0, minutes = 0, rate = 1e-3, last_rate = 0, decay = 0.01, clip = 1, ema = 0,
@@ -60,6 +60,7 @@ void each_flag(TrainFlags& f, const Visit& visit) {
   visit("max_activations", f.max_activations);
   visit("precision", f.precision);
   visit("base_precision", f.base_precision);
+  visit("dora_norm", f.dora_norm);
   visit("updates", f.updates);
   visit("warmup", f.warmup);
   visit("evaluate_every", f.evaluate_every);

@@ -62,6 +62,7 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
             {"processes", i.processes},
             {"precision", i.precision},
             {"base_precision", i.base},
+            {"dora_norm", i.norms},
             {"optimizer", i.optimizer},
             {"schedule", i.schedule},
             {"dataset", i.dataset},
@@ -144,6 +145,7 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
   compare("number of processes", now.processes, then.processes);
   compare("precision", now.precision, then.precision);
   compare("precision of frozen weights", now.base, then.base);
+  compare("form of DoRA's norms", now.norms, then.norms);
   compare("optimizer", now.optimizer, then.optimizer);
   compare("schedule", now.schedule, then.schedule);
   compare("dataset", now.dataset, then.dataset);
@@ -208,6 +210,7 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
                     .processes = static_cast<int>(std::min<int64_t>(count(identity, "processes", 1), 1 << 30))};
     if (identity.contains("precision")) identity.at("precision").get_to(out.identity.precision);
     if (identity.contains("base_precision")) identity.at("base_precision").get_to(out.identity.base);
+    if (identity.contains("dora_norm")) identity.at("dora_norm").get_to(out.identity.norms);
     identity.at("optimizer").get_to(out.identity.optimizer);
     identity.at("schedule").get_to(out.identity.schedule);
     identity.at("dataset").get_to(out.identity.dataset);

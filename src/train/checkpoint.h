@@ -36,6 +36,7 @@ struct RunIdentity {
   int processes = 1;                // that trained together
   std::string precision = "fp32";   // of products (ProgramOptions::session)
   std::string base = "fp32";        // of frozen weights (StudentOptions::base)
+  std::string norms = "factored";   // of DoRA (StudentOptions::norms)
   std::string optimizer, schedule;  // with their numbers
   std::string dataset;              // its fingerprint
   std::string processor, program;   // instruction sets, or the GPU; version

@@ -58,6 +58,7 @@ Checkpoint checkpoint_at(int64_t updates) {
                        .micro_batches = 2,
                        .threads = 3,
                        .precision = "bf16",
+                       .norms = "exact",
                        .optimizer = "adamw",
                        .schedule = "cosine",
                        .dataset = "d",
@@ -210,10 +211,12 @@ TEST(Checkpoint, SaysWhatDiffers) {
   now.threads = 1;
   now.precision = "fp32";
   now.base = "fp8";
+  now.norms = "factored";
   now.dataset = "e";
   EXPECT_EQ(differences(now, then),
             (std::vector<std::string>{"number of threads: 1, was 3", "precision: fp32, was bf16",
-                                      "precision of frozen weights: fp8, was fp32", "dataset: e, was d"}));
+                                      "precision of frozen weights: fp8, was fp32",
+                                      "form of DoRA's norms: factored, was exact", "dataset: e, was d"}));
 }
 
 }  // namespace checkpoint_test

@@ -1,6 +1,7 @@
 #include "train/losses.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "ops/formula.h"
@@ -83,12 +84,13 @@ Hypotheses hypotheses_of(Builder& b, ValueId raw, int64_t count, int64_t selecti
           .values = values};
 }
 
-// 1 along axis 1 where `index` [N, S] is that of the hypothesis, else 0: [N, K, S].
+// 1 along axis 1 where `index` [N, S] is that of the hypothesis, else 0: [N, K, S]. Of ops that GPUs have kernels for.
 Term chosen(Term index, int64_t count, DType dtype) {
   Builder& b = index.builder();
-  const Tensor off_on = convert(Tensor::of<double>(Shape{2}, {0, 1}), dtype);
-  return {b, b.add("OneHot", {index, b.constant(Tensor::scalar<int64_t>(count)), b.constant(off_on)},
-                   {{"axis", int64_t{1}}})};
+  Tensor numbers(DType::i64, Shape{1, count, 1});
+  std::iota(numbers.data<int64_t>().begin(), numbers.data<int64_t>().end(), 0);
+  const Term same = node("Equal", index.as(index.shape().inserted(1, 1)), {b, b.constant(std::move(numbers))});
+  return where(same, {b, b.scalar(dtype, 1)}, 0);
 }
 
 Term first_extreme(std::string_view op, Term x) {

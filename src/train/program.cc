@@ -66,7 +66,7 @@ struct TrainingProgram::Impl {
   Tensor sums;                       // the slab
   std::vector<Tensor> each_sum;      // parts of it
   std::optional<Session> gradients, norm, update;
-  std::map<std::string, Session> evaluations;  // by name_of()
+  std::map<Evaluation, Session> evaluations;
   View rate, scale;
   int micro_batches = 0;
   Recomputation again;
@@ -99,7 +99,7 @@ struct TrainingProgram::Impl {
     if (gradients) work("gradients", *gradients);
     if (norm) work("norm", *norm);
     if (update) work("update", *update);
-    for (const auto& [name, session] : evaluations) work(name.c_str(), session);
+    for (const auto& [which, session] : evaluations) work(name_of(which).c_str(), session);
   }
   const Session& ready_evaluation(const Evaluation& which) const;
 };
@@ -387,8 +387,7 @@ std::string TrainingProgram::Impl::name_of(const Evaluation& which) const {
 
 Session& TrainingProgram::Impl::evaluation(const Evaluation& which) {
   if (which.average && options.ema == 0) fail_internal("there is no moving average");
-  const std::string name = name_of(which);
-  const auto found = evaluations.find(name);
+  const auto found = evaluations.find(which);
   if (found != evaluations.end()) return found->second;
   const size_t whole = 1 + reports.size();
   Graph graph = which.part ? forward_to(whole + *which.part, 1) : forward_to(0, whole);
@@ -402,11 +401,11 @@ Session& TrainingProgram::Impl::evaluation(const Evaluation& which) {
       v.constant = store->at(v.name);
     }
   }
-  return evaluations.emplace(name, forward_session(std::move(graph), name.c_str())).first->second;
+  return evaluations.emplace(which, forward_session(std::move(graph), name_of(which).c_str())).first->second;
 }
 
 const Session& TrainingProgram::Impl::ready_evaluation(const Evaluation& which) const {
-  const auto found = evaluations.find(name_of(which));
+  const auto found = evaluations.find(which);
   if (found == evaluations.end()) fail_internal("the evaluation was asked for a result before it ran");
   return found->second;
 }

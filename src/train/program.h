@@ -12,11 +12,12 @@
 //   evaluate   the forward pass alone, with the parameters or their moving average; or only a part of it
 //
 // Parameters, moments, gradient sums and averages are states of a StateStore, in memory once; the gradient sums lie
-// side by side in one piece. The number of threads is fixed. Nothing is allocated in a step, after the first. Between
-// the gradients and the update the sums may be changed (gradient_sums()), as an exchange among processes does. On a GPU
-// the states stay there, and a run copies nothing back but loss, reports and norm. Not thread-safe.
+// side by side in one piece. The number of threads is fixed. Nothing is allocated in a step or an evaluation, after the
+// first. Between the gradients and the update the sums may be changed (gradient_sums()), as an exchange among processes
+// does. On a GPU the states stay there, and a run copies nothing back but loss, reports and norm. Not thread-safe.
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <map>
 #include <memory>
@@ -78,6 +79,7 @@ struct Evaluation {
   std::optional<size_t> part = {};  // of ProgramOptions::parts: that value alone; empty: the loss and the reports
 
   Evaluation(bool average = false, std::optional<size_t> part = {}) : average(average), part(part) {}
+  auto operator<=>(const Evaluation&) const = default;
 };
 
 struct ProgramOptions {

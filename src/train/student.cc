@@ -117,6 +117,9 @@ Student::Student(const StudentOptions& options, std::span<const Field> fields) :
   if (pairs_.empty() && std::ranges::any_of(options.networks, [](const auto& n) { return !n.teacher.empty(); })) {
     fail("no layer's path matches \"{}\": there is nothing to compare with the teacher's", options.matched);
   }
+  if (options.norms != NormForm::factored && norms_.empty()) {
+    fail("exact norms are for DoRA: the adapter that is trained has none");
+  }
   add_losses(fields);
   for (size_t i = 0; i < init.size(); ++i) {
     const bool used = std::ranges::any_of(networks_, [&](const Network& n) {
@@ -381,9 +384,9 @@ std::vector<Student::Output> Student::outputs() const {
 }
 
 TrainingProgram Student::program(ProgramOptions options) const {
-  options.extra_updates = [norms = norms_](ExtraUpdates& update) {
+  options.extra_updates = [norms = norms_, form = options_.norms](ExtraUpdates& update) {
     for (const AdapterNorm& norm : norms) {
-      update.renew(norm.name, renewed_norm(update.b, norm, update.updated(norm.a), update.updated(norm.b)));
+      update.renew(norm.name, renewed_norm(update.b, norm, update.updated(norm.a), update.updated(norm.b), form));
     }
   };
   options.parts = parts_;

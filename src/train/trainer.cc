@@ -199,6 +199,7 @@ TrainingRun::TrainingRun(TrainingProgram& program, const Samples& samples, const
                .processes = size_,
                .precision = std::string(name(program.options().session.passes.precision)),
                .base = options.base,
+               .norms = options.norms,
                .optimizer = optimizer_text(),
                .schedule = schedule_text(),
                .dataset = options.dataset,

@@ -65,16 +65,17 @@ struct TrainerOptions {
   int64_t updates = 0;
   double epochs = 0;
   double minutes = 0;
-  double clip = 1;                // of the gradient's norm; 0: none
-  uint64_t seed = 0;              // of the samples' order
-  std::string base = "fp32";      // precision of the student's frozen weights, for RunIdentity
-  int64_t evaluate_every = 0;     // updates; 0: once an epoch
-  bool evaluate_average = false;  // the moving average instead of the parameters
-  int patience = 0;               // evaluations without a better one until it ends; 0: it does not
-  double min_improvement = 0;     // by which an evaluation's loss must be less to be better
-  int64_t checkpoint_every = 0;   // updates; 0: at evaluations and at the end only
-  int keep = 2;                   // checkpoints, besides the best; at least 1
-  std::string dataset = {};       // the fingerprint of the data
+  double clip = 1;                 // of the gradient's norm; 0: none
+  uint64_t seed = 0;               // of the samples' order
+  std::string base = "fp32";       // precision of the student's frozen weights, for RunIdentity
+  std::string norms = "factored";  // form of DoRA's norms, for RunIdentity
+  int64_t evaluate_every = 0;      // updates; 0: once an epoch
+  bool evaluate_average = false;   // the moving average instead of the parameters
+  int patience = 0;                // evaluations without a better one until it ends; 0: it does not
+  double min_improvement = 0;      // by which an evaluation's loss must be less to be better
+  int64_t checkpoint_every = 0;    // updates; 0: at evaluations and at the end only
+  int keep = 2;                    // checkpoints, besides the best; at least 1
+  std::string dataset = {};        // the fingerprint of the data
   // Goes on from the newest checkpoint in `out`; without one it begins. Else `out` must not have any.
   bool resume = false;
   // The processes that train together, each with the same program, samples and options; null: this one alone. Of an
