@@ -215,6 +215,8 @@ function(sparkpilot_kernels target)
     set(cpu ${PROJECT_SOURCE_DIR}/src/ops/cpu)
     set(tiles ${cpu}/gemm/tile_gemm.cc ${cpu}/gemm/dot_tile.cc ${cpu}/attention/attention_block.cc ${cpu}/int8/int8_gemm.cc)
     set_source_files_properties(${tiles} PROPERTIES COMPILE_OPTIONS "${level};-fno-schedule-insns")
+    # It also tears apart stores that are one instruction in pairs, and adds up the place of each row from the last one's.
+    set_property(SOURCE ${cpu}/gemm/dot_tile.cc APPEND PROPERTY COMPILE_OPTIONS -fno-tree-ter -fno-tree-slsr)
     # Its usual way of choosing registers spills where a tile takes all 32, 10 of 127 instructions, but not in the others.
     set_property(SOURCE ${cpu}/attention/attention_block.cc APPEND PROPERTY COMPILE_OPTIONS -fira-algorithm=priority)
   endif()

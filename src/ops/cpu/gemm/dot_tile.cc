@@ -12,8 +12,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__) && (defined(__ARM_FEATURE_BF16) || !defined(__clang__))
-#include <arm_neon.h>
-#define SPARKPILOT_BFMMLA 1
+#include "ops/cpu/gemm/dot_bfmmla.h"
 #endif
 
 // Highway 1.0 does not support these instructions, so this uses the processors' intrinsics.
@@ -40,7 +39,7 @@ struct Tile {
 #if defined(__x86_64__)
 
 #define SPARKPILOT_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
-constexpr int kMaxRows = 10, kRowsAtOnce = 1;
+constexpr int kMaxRows = 10;
 
 // Few rows use several panels at once: an addition to a sum waits six cycles for the previous one.
 constexpr int panels_at_once(int rows) { return rows <= 3 ? 4 : rows <= 6 ? 2 : 1; }
@@ -128,34 +127,14 @@ SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
 
 #elif defined(SPARKPILOT_BFMMLA)
 
-#define SPARKPILOT_DOT __attribute__((target("arch=armv8.2-a+bf16")))
-constexpr int kMaxRows = 12, kRowsAtOnce = 2;
-constexpr int panels_at_once(int) { return 1; }
+#define SPARKPILOT_DOT SPARKPILOT_BFMMLA
+constexpr int kMaxRows = 12;
 
-SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load(const BFloat16* from) {
-  return vreinterpretq_bf16_u16(vld1q_u16(reinterpret_cast<const uint16_t*>(from)));
-}
-
-// The rows of a tile as the instruction reads them, [groups of four depths, pairs of rows, 2, 4]: zeros behind the
-// depth, and the last row twice where there is an odd number.
-SPARKPILOT_DOT void pack_rows(const BFloat16* a, int64_t lda, int rows, int64_t depth, BFloat16* to) {
-  const int pairs = (rows + 1) / 2;
-  for (int r = 0; r < pairs; ++r, to += 8) {
-    const BFloat16 *first = a + 2 * r * lda, *second = a + std::min(2 * r + 1, rows - 1) * lda;
-    BFloat16* at = to;
-    int64_t p = 0;
-    HWY_UNROLL(4)
-    for (; p + 8 <= depth; p += 8, at += 16 * pairs) {
-      const auto x = reinterpret_cast<uint64x2_t>(load(first + p)), y = reinterpret_cast<uint64x2_t>(load(second + p));
-      vst1q_u64(reinterpret_cast<uint64_t*>(at), vzip1q_u64(x, y));
-      vst1q_u64(reinterpret_cast<uint64_t*>(at + 8 * pairs), vzip2q_u64(x, y));
-    }
-    for (; p < depth; p += 4, at += 8 * pairs) {
-      for (int64_t i = 0; i < 4; ++i) {
-        at[i] = p + i < depth ? first[p + i] : BFloat16{};
-        at[4 + i] = p + i < depth ? second[p + i] : BFloat16{};
-      }
-    }
+template <int kRows = 1>
+void pack_rows(int rows, const BFloat16* a, int64_t lda, int64_t depth, BFloat16* to) {
+  if constexpr (kRows <= kMaxRows) {
+    if (rows == kRows) pack_rows<kRows>(a, lda, depth, to);
+    else pack_rows<kRows + 1>(rows, a, lda, depth, to);
   }
 }
 
@@ -182,96 +161,85 @@ HWY_INLINE void store_columns(uint32x4_t values, int64_t left, BFloat16* to) {
   }
 }
 
-// An instruction multiplies two rows by two columns, four deep. So many columns of a panel, from `column` on.
+// What all blocks of a tile share, read once: stores could change what a Tile holds.
+struct Shared {
+  const BFloat16* a;
+  int64_t groups, stride;
+  float low, high;
+  bool clamps;
+};
+
+// An instruction multiplies two rows by two columns, four deep. So many columns of a panel, `left` of which exist, to y
+// or rounded.
 template <int kRows, int kColumns>
-SPARKPILOT_DOT HWY_INLINE void columns_of(const Tile& t, int64_t column) {
+SPARKPILOT_DOT HWY_INLINE void columns_of(const Shared& t, const BFloat16* b, const float* bias, float* y,
+                                          BFloat16* rounded, int64_t left) {
   constexpr int kPairs = (kRows + 1) / 2, kVectors = kColumns / 2;
   float32x4_t sums[kPairs][kVectors];
-  HWY_UNROLL(16)
-  for (int j = 0; j < kVectors; ++j) {
-    const float32x2_t bias = t.bias ? vld1_f32(t.bias + column + 2 * j) : vdup_n_f32(0);
-    HWY_UNROLL(8)
-    for (int r = 0; r < kPairs; ++r) sums[r][j] = vcombine_f32(bias, bias);
-  }
-  const BFloat16 *a = t.a, *b = t.b + column * 4;
-  const int64_t groups = (t.depth + 3) / 4;
-  HWY_UNROLL(4)
-  for (int64_t g = 0; g < groups; ++g, a += 8 * kPairs, b += 4 * kPanel) {
-    // The shorter side of the tile stays in registers, the other comes in pairs, which are one instruction to load.
-    if constexpr (kPairs >= kVectors) {
-      bfloat16x8_t weights[kVectors];
-      HWY_UNROLL(4)
-      for (int j = 0; j < kVectors; ++j) weights[j] = load(b + 8 * j);
-      HWY_UNROLL(4)
-      for (int r = 0; r < kPairs; r += 2) {
-        const bfloat16x8_t x = load(a + 8 * r), next = r + 1 < kPairs ? load(a + 8 * (r + 1)) : x;
-        HWY_UNROLL(4)
-        for (int j = 0; j < kVectors; ++j) sums[r][j] = vbfmmlaq_f32(sums[r][j], x, weights[j]);
-        HWY_UNROLL(4)
-        for (int j = 0; j < kVectors && r + 1 < kPairs; ++j) {
-          sums[r + 1][j] = vbfmmlaq_f32(sums[r + 1][j], next, weights[j]);
+  bfmmla_sums<4 * kPanel>(t.a, b, t.groups, bias, sums);
+  // Constants, so that no sum changes its register on the way: whether sums are bounded, and whether all columns exist.
+  const auto store = [&](auto clamps, auto whole) __attribute__((always_inline)) SPARKPILOT_DOT {
+    if constexpr (clamps) {  // NEON's minimum and maximum keep NaN
+      const float32x4_t low = vdupq_n_f32(t.low), high = vdupq_n_f32(t.high);
+      HWY_UNROLL(8)
+      for (int r = 0; r < kPairs; ++r) {
+        HWY_UNROLL(16)
+        for (int j = 0; j < kVectors; ++j) sums[r][j] = vmaxq_f32(low, vminq_f32(high, sums[r][j]));
+      }
+    }
+    if (!rounded) {
+      HWY_UNROLL(16)
+      for (int r = 0; r < kRows; ++r) {
+        HWY_UNROLL(8)
+        for (int j = 0; j < kVectors; j += 2) {
+          vst1q_f32(y + r * t.stride + 2 * j, of_row(r, sums[r / 2][j], sums[r / 2][j + 1]));
         }
       }
-    } else {
-      bfloat16x8_t x[kPairs];
-      HWY_UNROLL(4)
-      for (int r = 0; r < kPairs; ++r) x[r] = load(a + 8 * r);
-      HWY_UNROLL(8)
-      for (int j = 0; j < kVectors; j += 2) {
-        const bfloat16x8_t weights = load(b + 8 * j), next = load(b + 8 * (j + 1));
-        HWY_UNROLL(4)
-        for (int r = 0; r < kPairs; ++r) sums[r][j] = vbfmmlaq_f32(sums[r][j], x[r], weights);
-        HWY_UNROLL(4)
-        for (int r = 0; r < kPairs; ++r) sums[r][j + 1] = vbfmmlaq_f32(sums[r][j + 1], x[r], next);
-      }
+      return;
     }
-  }
-  if (t.low > -kInfinity || t.high < kInfinity) {  // NEON's minimum and maximum keep NaN
-    const float32x4_t low = vdupq_n_f32(t.low), high = vdupq_n_f32(t.high);
+    BFloat16* to = rounded;
     HWY_UNROLL(8)
-    for (int r = 0; r < kPairs; ++r) {
-      HWY_UNROLL(16)
-      for (int j = 0; j < kVectors; ++j) sums[r][j] = vmaxq_f32(low, vminq_f32(high, sums[r][j]));
-    }
-  }
-  const int64_t left = t.columns - column, stride = t.stride;  // or it is read again for every store
-  if (!t.rounded) {
-    float* y = t.y + column;
-    HWY_UNROLL(16)
-    for (int r = 0; r < kRows; ++r) {
-      HWY_UNROLL(8)
-      for (int j = 0; j < kVectors; j += 2) {
-        vst1q_f32(y + r * stride + 2 * j, of_row(r, sums[r / 2][j], sums[r / 2][j + 1]));
-      }
-    }
-    return;
-  }
-  // `whole` is a constant: whether all columns exist.
-  const auto store = [&](auto whole) __attribute__((always_inline)) SPARKPILOT_DOT {
-    BFloat16* y = t.rounded + column;
-    HWY_UNROLL(8)
-    for (int r = 0; r < kPairs; ++r, y += 2 * stride) {
+    for (int r = 0; r < kPairs; ++r, to += 2 * t.stride) {
       HWY_UNROLL(4)
       for (int j = 0; j < kVectors; j += 4) {
-        const uint32x4_t low = rounded_pairs(sums[r][j], sums[r][j + 1]);
-        const uint32x4_t high = rounded_pairs(sums[r][j + 2], sums[r][j + 3]);
+        const uint32x4_t first = rounded_pairs(sums[r][j], sums[r][j + 1]);
+        const uint32x4_t second = rounded_pairs(sums[r][j + 2], sums[r][j + 3]);
         const int64_t columns = whole ? 8 : left - 2 * j;
-        store_columns(vuzp1q_u32(low, high), columns, y + 2 * j);
-        if (2 * r + 1 < kRows) store_columns(vuzp2q_u32(low, high), columns, y + stride + 2 * j);
+        store_columns(vuzp1q_u32(first, second), columns, to + 2 * j);
+        if (2 * r + 1 < kRows) store_columns(vuzp2q_u32(first, second), columns, to + t.stride + 2 * j);
       }
     }
   };
-  if (left >= kColumns) store(std::true_type());
-  else store(std::false_type());
+  if (t.clamps) {
+    if (left >= kColumns) store(std::true_type(), std::true_type());
+    else store(std::true_type(), std::false_type());
+  } else {
+    if (left >= kColumns) store(std::false_type(), std::true_type());
+    else store(std::false_type(), std::false_type());
+  }
 }
 
-template <int kRows, int kPanels>
-SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
-  static_assert(kPanels == 1);
+template <int kRows>
+SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t, int64_t panels) {
   // As many columns at once as keep sums, rows and weights in registers.
   constexpr int kPairs = (kRows + 1) / 2, kColumns = kPairs == 1 ? 32 : kPairs <= 3 ? 16 : 8;
   static_assert(kPanel % kColumns == 0);
-  for (int64_t column = 0; column < kPanel; column += kColumns) columns_of<kRows, kColumns>(t, column);
+  static constexpr float kZeros[kPanel] = {};
+  const Shared shared{t.a, (t.depth + 3) / 4, t.stride, t.low, t.high, t.low > -kInfinity || t.high < kInfinity};
+  const BFloat16* b = t.b;
+  const float* bias = t.bias ? t.bias : kZeros;
+  float* y = t.y;
+  BFloat16* rounded = t.rounded;
+  const int64_t next_b = t.panel_size - 4 * kPanel, next_bias = t.bias ? 0 : -kPanel;
+  for (int64_t left = t.columns; panels > 0; --panels, b += next_b, bias += next_bias) {
+    for (int64_t end = left - kPanel; left > end; left -= kColumns) {
+      columns_of<kRows, kColumns>(shared, b, bias, y, rounded, left);
+      b += 4 * kColumns;
+      bias += kColumns;
+      if (rounded) rounded += kColumns;
+      else y += kColumns;
+    }
+  }
 }
 
 #endif
@@ -281,6 +249,9 @@ SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
 // Multiplies kRows rows by panels [0, count).
 template <int kRows>
 void panels(Tile t, int64_t count) {
+#if defined(SPARKPILOT_BFMMLA)
+  tile<kRows>(t, count);
+#else
   constexpr int kAtOnce = panels_at_once(kRows);
   const auto on = [&](int64_t n) {
     t.b += n * t.panel_size;
@@ -298,6 +269,7 @@ void panels(Tile t, int64_t count) {
     tile<kRows, 1>(t);
     on(1);
   }
+#endif
 }
 
 template <int kRows = 1>
@@ -346,12 +318,16 @@ void multiply_dots(const DotMatrix& b, const DotPiece& piece) {
   constexpr int64_t kAtOnce = 4;  // panels for which all rows are processed before the next ones
   const int64_t panel_size = b.data.shape()[1] * b.data.shape()[2] * b.data.shape()[3];
   const BFloat16* data = b.data.data<BFloat16>().data();
-  // Calls fn(row, height) for tiles of nearly equal height, of whole pairs of rows where an instruction takes two.
+  // Calls fn(row, height) for tiles: of nearly equal height, or as many of the largest, whose share of loads is least.
   const auto each_tile = [&](const auto& fn) {
     for (int64_t row = 0; row < piece.rows;) {
-      const int64_t left = piece.rows - row, tiles = (left + kMaxRows - 1) / kMaxRows,
-                    least = (left + tiles - 1) / tiles;
-      const auto height = static_cast<int>(std::min(left, (least + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce));
+      const int64_t left = piece.rows - row;
+#if defined(SPARKPILOT_BFMMLA)
+      const auto height = static_cast<int>(std::min<int64_t>(left, kMaxRows));
+#else
+      const int64_t tiles = (left + kMaxRows - 1) / kMaxRows;
+      const auto height = static_cast<int>((left + tiles - 1) / tiles);
+#endif
       fn(row, height);
       row += height;
     }
@@ -361,7 +337,7 @@ void multiply_dots(const DotMatrix& b, const DotPiece& piece) {
   const int64_t row_size = (b.depth + 3) / 4 * 4;
   rows.resize(static_cast<size_t>(2 * piece.rows * row_size));
   each_tile([&](int64_t row, int height) {
-    pack_rows(piece.a + row * piece.lda, piece.lda, height, b.depth, rows.data() + 2 * row * row_size);
+    pack_rows(height, piece.a + row * piece.lda, piece.lda, b.depth, rows.data() + 2 * row * row_size);
   });
 #endif
   for (int64_t panel = piece.first_panel; panel < piece.last_panel; panel += kAtOnce) {
