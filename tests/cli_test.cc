@@ -233,6 +233,19 @@ TEST_F(Cli, ModelCalibrate) {
   const std::string plain = results("--precision fp8"), calibrated = results("--precision fp8" + with);
   EXPECT_FALSE(plain == calibrated);
   EXPECT_TRUE(calibrated == results("--precision fp8 --threads 1" + with));
+  // So does a file that is written with it.
+  const std::string rounded = folder.file("rounded.onnx"), to_file = " " + policy() + " '" + rounded + "'";
+  const json stored = parsed("model quantize --fp8" + to_file + with);
+  EXPECT_EQ(stored["opset"], 19);
+  for (const json& layer : stored["layers"]) EXPECT_EQ(layer["activations"], layer["format"]) << layer["name"];
+  EXPECT_EQ(run_program("run --quiet '" + rounded + "' --output-dir '" + folder.file("of_file") + "'").code, 0);
+  EXPECT_TRUE(read_text(folder.file("of_file/outputs.npy")) == calibrated);
+  EXPECT_EQ(run_program("model quantize --fp8" + to_file + with).err.find("no activations are rounded"),
+            std::string::npos);
+  expect_usage_error("model quantize --quiet --fp4" + to_file + with, "--calibration is for --fp8");
+  expect_usage_error("model quantize --quiet --int8" + to_file + with, "--calibration is for --fp8; int8 takes");
+  expect_usage_error("model quantize --quiet --fp8 " + policy() + " '" + out + "'" + with,
+                     "is read and would be replaced");
   std::string inputs;
   for (const char* input : {"features_buffer", "desire_pulse", "traffic_convention"}) {
     inputs += fmt::format(" --input {}='{}'", input, folder.file(std::string(input) + ".npy"));

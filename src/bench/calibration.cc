@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/with_file.h"
+#include "passes/pass.h"
 #include "passes/small_weights.h"
 
 namespace sparkpilot {
@@ -18,6 +19,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostCalibrationBytes = 64 << 20;
+
+// The graph of a session as its weights are stored. There patterns are recognised before scales are folded into
+// weights: a product reads what a GELU gives, in a file also what comes before the GELU's last factor.
+Graph as_stored(Graph graph) {
+  Graph before;
+  run_passes(graph, {.precision = Precision::fp8, .observe = [&](std::string_view pass, const Graph& now, int) {
+                       if (pass == "batch_norm") before = now;
+                     }});
+  return before;
+}
 
 }  // namespace
 
@@ -32,26 +43,39 @@ Calibration calibrate_model(const std::filesystem::path& model, const std::files
   std::set<std::string> in_file;  // others were made up
   for (int i = 0; i < graph.value_count(); ++i) in_file.insert(graph.value(ValueId{i}).name);
   in_file.erase("");
-  graph = plain_graph(std::move(graph));
-  std::vector<ValueId> inputs;
-  for (const auto& [id, format] : plan_small(graph, Precision::fp8)) {
-    const ValueId x = graph.node(id).inputs[0];
-    if (in_file.contains(graph.value(x).name) && std::ranges::find(inputs, x) == inputs.end()) inputs.push_back(x);
-  }
-  if (inputs.empty()) fail("no convolution and no product before the last one has constant weights and a named input");
-  const Session reader(graph, {.threads = options.threads});
+  // What products read in a file that is written from here, and in a session with --precision fp8.
+  const Graph of_file = plain_graph(graph), of_session = as_stored(std::move(graph));
+  std::set<std::string> named;
+  const auto inputs_of = [&](Graph readers) {
+    std::vector<ValueId> inputs;
+    for (const auto& [id, format] : plan_small(readers, Precision::fp8)) {
+      const ValueId x = readers.node(id).inputs[0];
+      const std::string& name = readers.value(x).name;
+      if (in_file.contains(name) && named.insert(name).second) inputs.push_back(x);
+    }
+    return inputs;
+  };
+  const std::vector<ValueId> file_inputs = inputs_of(of_file), session_inputs = inputs_of(of_session);
+  if (named.empty()) fail("no convolution and no product before the last one has constant weights and a named input");
+  const Session reader(of_file, {.threads = options.threads});
   const Samples samples =
-      in_types_of(graph, options.given ? *options.given : load_samples(reader, options.samples, {}, 1, true));
+      in_types_of(of_file, options.given ? *options.given : load_samples(reader, options.samples, {}, 1, true));
   if (options.given) expect_contents(samples);
-  Session session = session_of_values(graph, inputs, options.threads);
-  const auto name_at = [&](const std::string& place) { return graph.value(inputs[std::stoul(place)]).name; };
-  const auto ranges = calibrate(
-      session, samples, options.ranges, [&](double done) { progress("calibrating", done); }, name_at);
   out.samples = static_cast<int64_t>(samples.count);
-  for (const auto& [place, range] : ranges) {
-    if (range.low == range.high) out.left_out.push_back(name_at(place));
-    else out.largest[name_at(place)] = std::max(std::fabs(range.low), std::fabs(range.high));
-  }
+  const auto measure = [&](const Graph& measured, const std::vector<ValueId>& inputs) {
+    if (inputs.empty()) return;
+    Session session = session_of_values(measured, inputs, options.threads);
+    const auto name_at = [&](const std::string& place) { return measured.value(inputs[std::stoul(place)]).name; };
+    const auto ranges = calibrate(
+        session, in_types_of(measured, samples), options.ranges, [&](double done) { progress("calibrating", done); },
+        name_at);
+    for (const auto& [place, range] : ranges) {
+      if (range.low == range.high) out.left_out.push_back(name_at(place));
+      else out.largest[name_at(place)] = std::max(std::fabs(range.low), std::fabs(range.high));
+    }
+  };
+  measure(of_file, file_inputs);
+  measure(of_session, session_inputs);
   if (out.largest.empty()) fail("every activation is the same number everywhere: they do not tell a range");
   save_calibration(out, to);
   return out;

@@ -269,6 +269,78 @@ TEST_F(QuantizeProducts, RefuseWhatIsInFewBitsAlreadyAndSamplesThatTellNothing) 
   EXPECT_NE(refusal().find("every input is the same number everywhere in all of 12 samples"), std::string::npos);
 }
 
+// Convolutions with a GELU between them, written out; its last factor, 0.5, is folded into the weights behind it in a
+// file, and not in a session, which recognises the GELU first.
+class QuantizeCalibrated : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Net n;
+    ValueId x = n.op("Conv", {n.input("x", {1, 6, 5, 7}), n.weight({12, 6, 1, 1}, 1, 0.4), n.weight({12}, 2, 0.1)});
+    const ValueId erf = n.op("Erf", {n.op("Div", {x, n.scalar(1.4142135)})});
+    x = n.op("Mul", {n.op("Mul", {x, n.op("Add", {erf, n.scalar(1)})}), n.scalar(0.5)});
+    x = n.op("Relu", {n.op("Conv", {x, n.weight({8, 12, 3, 3}, 3, 0.1)})});
+    x = n.op("Relu", {n.op("MatMul", {n.op("Flatten", {x}), n.weight({8 * 3 * 5, 16}, 4, 0.1)})});
+    n.output(n.op("MatMul", {x, n.weight({16, 4}, 5)}));
+    n.graph.opsets[""] = 17;
+    save_onnx(n.graph, folder.file("in.onnx"));
+    save_npy(folder.file("x.npy"), random_tensor({12, 6, 5, 7}, 11).view());
+    CalibrateModelOptions calibrating;
+    calibrating.threads = options.threads = 1;
+    calibrating.samples = {{"x", folder.file("x.npy")}};
+    calibrate_model(folder.file("in.onnx"), folder.file("c.json"), calibrating, [](std::string_view, double) {});
+    options.samples = calibrating.samples;
+    options.largest = calibrated(folder.file("c.json"), folder.file("in.onnx"));
+  }
+  StoredModel store() {
+    return store_model(folder.file("in.onnx"), folder.file("out.onnx"), options, [](std::string_view, double) {});
+  }
+  Tensor result(const std::string& file, const PassOptions& passes) const {
+    const std::vector<Tensor> inputs{random_tensor({1, 6, 5, 7}, 12)};
+    return interpret(optimised(load_onnx(folder.file(file)), passes), inputs)[0];
+  }
+  TempFolder folder;
+  StoreModelOptions options;
+};
+
+TEST_F(QuantizeCalibrated, WritesActivationsInE4m3OfOpset19AsASessionRoundsThem) {
+  EXPECT_EQ(options.largest.size(), 4u);  // of the image, the GELU with and without its last factor, the product's rows
+  const StoredModel model = store();
+  EXPECT_EQ(model.opset, 19);
+  for (const SmallLayer& layer : model.layers) EXPECT_EQ(layer.rounds_input, layer.format == WeightFormat::fp8);
+  const Graph file = load_onnx(folder.file("out.onnx"));
+  EXPECT_EQ(count(file, "QuantizeLinear"), 3);
+  EXPECT_EQ(count(file, "DequantizeLinear"), 6);
+  const Tensor got = result("out.onnx", {});
+  const PassOptions fp8{.precision = Precision::fp8, .largest = options.largest}, weights{.precision = Precision::fp8};
+  // Sums and GELUs that differ in their last bits may round to other codes.
+  EXPECT_LT(distance(got, result("in.onnx", fp8)), 5e-3);
+  EXPECT_GT(distance(got, result("in.onnx", weights)), 1e-2);
+  EXPECT_LT(distance(got, result("in.onnx", {.precision = Precision::fp32})), 0.2);
+}
+
+// A GPU multiplies the file's codes as it does those of a session.
+TEST_F(QuantizeCalibrated, TheFilesCodesAreMultiplied) {
+  store();
+  const Graph gpu = optimised(load_onnx(folder.file("out.onnx")), {}, {.device = Device::cuda});
+  EXPECT_EQ(count(gpu, "QuantizeLinear"), 3);
+  EXPECT_EQ(count(gpu, "DequantizeLinear"), 0);
+  EXPECT_EQ(count(gpu, "sparkpilot::ScaledConv"), 2);
+  EXPECT_EQ(count(gpu, "sparkpilot::ScaledGemm"), 1);
+  for (const NodeId id : gpu.order()) {
+    const Node& node = gpu.node(id);
+    if (node.op->name.starts_with("Scaled")) {
+      EXPECT_EQ(gpu.value(node.inputs[0]).dtype, DType::f8e4m3fn);
+    }
+  }
+}
+
+TEST_F(QuantizeCalibrated, ATargetCountsRoundedActivations) {
+  options.target_error = 0.5;
+  const double rounded = *store().error;
+  options.largest = {};
+  EXPECT_GT(rounded, *store().error);
+}
+
 TEST(Calibration, CutsWhatLiesFarOutside) {
   Histogram h;
   h.low = -100;

@@ -191,6 +191,8 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
     if (const auto at = plan.find(id); at != plan.end()) {
       layer.format = at->second;
       layer.bytes = choosing.bytes_of(id, at->second);
+      const std::string& input = graph.value(graph.node(id).inputs[0]).name;
+      layer.rounds_input = layer.format == WeightFormat::fp8 && settings.largest.contains(input);
     }
     out.layers.push_back(std::move(layer));
   }

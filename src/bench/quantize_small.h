@@ -34,6 +34,7 @@ struct SmallLayer {
   std::string name;
   WeightFormat format = WeightFormat::f32;  // as chosen
   int64_t bytes = 0, f32_bytes = 0;         // of its weights with their scales; as f32
+  bool rounds_input = false;                // what it reads is rounded to E4M3, too
   std::map<WeightFormat, double> alone;     // the largest error of a sample with only this one stored so; if measured
 };
 

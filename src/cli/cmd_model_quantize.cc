@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/with_file.h"
+#include "bench/calibration.h"
 #include "bench/quantize_model.h"
 #include "cli/byte_size.h"
 #include "cli/choices.h"
@@ -29,6 +31,7 @@ struct QuantizeFlags {
   std::string file, out, method = "percentile";
   std::vector<std::string> calibrate, compare, exclude;
   std::string budget;  // bytes; empty: none
+  std::string calibration;
   double percentile = 99.99;
   std::optional<double> max_error, target_error, target_plan_error;
   FramesFlags frames;
@@ -75,6 +78,10 @@ void print_report(const QuantizeFlags& flags, const QuantizedModel& model, std::
 
 constexpr const char* kFormats[] = {"fp32", "fp8", "fp4"};
 
+int64_t layers_that_round(const StoredModel& model) {
+  return std::ranges::count_if(model.layers, [](const SmallLayer& layer) { return layer.rounds_input; });
+}
+
 void print_report(const QuantizeFlags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
   const auto share = [](double v) { return fmt::format("{:.3f} %", 100 * v); };
   Table table({"output", "relative L2", "worst sample"});
@@ -101,10 +108,12 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
     }
     print(worst.str() + "\n");
   }
+  const std::string rounded =
+      flags.calibration.empty() ? "" : fmt::format(" ({} read activations in fp8)", layers_that_round(model));
   print(fmt::format(
-      "{}  {}, opset {}; weights {} of {}: {} layers in fp4, {} in fp8, {} in fp32; {} samples, {} compared\n",
+      "{}  {}, opset {}; weights {} of {}: {} layers in fp4, {} in fp8{}, {} in fp32; {} samples, {} compared\n",
       flags.out, bytes ? human_bytes(*bytes) : "-", model.opset, human_bytes(model.bytes), human_bytes(model.f32_bytes),
-      counts[2], counts[1], counts[0], model.samples, model.compared));
+      counts[2], counts[1], rounded, counts[0], model.samples, model.compared));
 }
 
 Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
@@ -113,6 +122,7 @@ Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional
   for (const SmallLayer& layer : model.layers) {
     Json row{{"name", layer.name},
              {"format", kFormats[static_cast<size_t>(layer.format)]},
+             {"activations", layer.rounds_input ? "fp8" : "fp32"},
              {"weight_bytes", layer.bytes},
              {"fp32_bytes", layer.f32_bytes}};
     for (const auto& [format, error] : layer.alone) {
@@ -156,6 +166,11 @@ int store(const Program& program, const QuantizeFlags& flags) {
     }
   }
   if (!flags.calibrate.empty() && !flags.frames.routes.empty()) fail("--calibrate and --route: give one of them");
+  if (!flags.calibration.empty()) {
+    if (flags.fp4) fail("--calibration is for --fp8: ONNX has no node that rounds activations to NVFP4");
+    refuse_to_replace(flags.out, flags.calibration);
+    options.largest = calibrated(flags.calibration, flags.file);
+  }
   options.samples = named_paths(flags.calibrate, "--calibrate");
   options.held_out = named_paths(flags.compare, "--compare");
   options.threads = chosen_threads(program).value_or(0);
@@ -179,6 +194,9 @@ int store(const Program& program, const QuantizeFlags& flags) {
   if (stored > 0 || !options.budget) {
     tell_about_precision(program, options.precision, static_cast<int>(stored), model.not_finite);
   }
+  if (!flags.calibration.empty() && layers_that_round(model) == 0 && !program.quiet) {
+    note(fmt::format("no activations are rounded: {} has none of what layers in fp8 read", flags.calibration));
+  }
   if (!options.samples.empty() || options.given) tell_of_few(program, model.samples, "errors on others may be larger");
   else if (!program.quiet) note("errors are those on random inputs: --calibrate gives real ones");
   for (const QuantizedError& e : model.outputs) {
@@ -200,6 +218,7 @@ int quantize(const Program& program, const QuantizeFlags& flags) {
   if (flags.target_plan_error || !flags.budget.empty()) {
     fail("--target-plan-error and --budget are for --fp8 and --fp4: in int8 every weight takes a byte");
   }
+  if (!flags.calibration.empty()) fail("--calibration is for --fp8; int8 takes ranges from samples, --calibrate");
   if (flags.max_error && flags.target_error) fail("--max-error and --target-error: give one of them");
   if (!flags.frames.routes.empty()) fail("--route is for --fp8 and --fp4; int8 takes samples from files, --calibrate");
   if (flags.calibrate.empty()) fail("--calibrate is missing: int8 needs samples of the inputs");
@@ -255,6 +274,7 @@ void add_model_quantize(Program& program, Command group) {
       "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate img=imgs.npy "
       "--calibrate calib=calib.npy --method entropy --exclude Gemm_99\n"
       "  sparkpilot model quantize --fp8 model.onnx model_fp8.onnx\n"
+      "  sparkpilot model quantize --fp8 model.onnx model_fp8.onnx --calibration calibration.json\n"
       "  sparkpilot model quantize --fp4 model.onnx model_fp4.onnx --calibrate samples/ --target-error 0.02\n"
       "  sparkpilot model quantize --fp8 models/driving_policy.onnx policy_fp8.onnx --route a/ --route b/ "
       "--target-plan-error 0.1",
@@ -286,6 +306,10 @@ void add_model_quantize(Program& program, Command group) {
       .add_option("--budget", flags->budget,
                   "of --fp8 and --fp4: bytes of weights, such as 40M; the least error that keeps them")
       .type_name("SIZE");
+  command
+      .add_option("--calibration", flags->calibration,
+                  "of --fp8: what `model calibrate` wrote; activations are rounded to E4M3 in the file, too")
+      .type_name("FILE");
   add_frames_flags(program, command, flags->frames);
   add_size_flags(command, flags->run);
   add_setting(program, command, "threads");

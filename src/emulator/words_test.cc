@@ -1,4 +1,6 @@
 // The words of ops/cuda/device.cuh in the emulator, against what the program expects of a GPU (ops/cuda/words_check.h).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -79,46 +81,182 @@ TEST(Words, AWrongAnswerIsNamed) {
   EXPECT_EQ(wrong_answer(sums, wrong), "atomics: expected 16 bytes, got 15");
 }
 
-// Where CUTLASS 4.2 sees the elements (mma_traits_sm120.hpp, SM120_16x8x64_TN_VS: shapes and strides of its layouts,
-// columns first) is where ops/cuda/word_products.cc writes them.
-TEST(Words, FragmentsOfFourBitsLieAsCutlassSaysTheyDo) {
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int group = lane >> 2, in_group = lane & 3;
-    for (int value = 0; value < 32; ++value) {  // ALayout ((4,8),(8,2,2)):((128,1),(16,8,512)), 16 rows
-      const int at = lane % 4 * 128 + lane / 4 + value % 8 * 16 + value / 8 % 2 * 8 + value / 16 * 512;
-      const int word = value / 8, i = value % 8;
-      EXPECT_EQ(at % 16, word == 0 || word == 2 ? group : group + 8);
-      EXPECT_EQ(at / 16, in_group * 8 + i + (word >= 2 ? 32 : 0));
+// A layout as CUTLASS publishes them (CuTe): an index counts through the modes, the first one fastest, and each counts
+// its stride. Here a thread's modes, then those of the values in its registers, the lowest bits first; what comes out
+// is row + rows * depth of A, column + 8 * depth of B, row + 16 * column of C.
+struct CuteMode {
+  int size, stride;
+};
+struct CuteLayout {
+  std::vector<CuteMode> threads, values;
+  int at(int lane, int value) const { return count(threads, lane) + count(values, value); }
+
+ private:
+  static int count(const std::vector<CuteMode>& modes, int index) {
+    int out = 0;
+    for (const CuteMode& mode : modes) {
+      out += index % mode.size * mode.stride;
+      index /= mode.size;
     }
-    for (int value = 0; value < 16; ++value) {  // BLayout ((4,8),(8,2)):((64,1),(8,256)), 8 columns
-      const int at = lane % 4 * 64 + lane / 4 + value % 8 * 8 + value / 8 * 256;
-      EXPECT_EQ(at % 8, group);
-      EXPECT_EQ(at / 8, in_group * 8 + value % 8 + (value >= 8 ? 32 : 0));
+    return out;
+  }
+};
+
+// An instruction: its word, the bits of an element, the code of 1, and CUTLASS 4.2's layouts of its operands.
+struct CuteFragments {
+  std::string_view word;
+  int bits;
+  uint32_t one;
+  CuteLayout a, b;
+
+  int in_word() const { return 32 / bits; }
+  int depth() const { return 256 / bits; }
+  int a_values() const { return 4 * in_word(); }
+  int b_values() const { return 2 * in_word(); }
+};
+// cute/atom/mma_traits_sm80.hpp: SM80_16x8x16_F32F16F16F32_TN (that of bf16 is the same), SM80_16x8x32_S32S8S8S32_TN;
+// mma_traits_sm89.hpp: SM89_16x8x32_F32E4M3E4M3F32_TN; mma_traits_sm120.hpp: SM120_16x8x64_TN_VS. CLayout is one for
+// all.
+const CuteLayout kOf16Bits[2] = {{{{4, 32}, {8, 1}}, {{2, 16}, {2, 8}, {2, 128}}},
+                                 {{{4, 16}, {8, 1}}, {{2, 8}, {2, 64}}}},
+                 kOf8Bits[2] = {{{{4, 64}, {8, 1}}, {{4, 16}, {2, 8}, {2, 256}}},
+                                {{{4, 32}, {8, 1}}, {{4, 8}, {2, 128}}}},
+                 kOf4Bits[2] = {{{{4, 128}, {8, 1}}, {{8, 16}, {2, 8}, {2, 512}}},
+                                {{{4, 64}, {8, 1}}, {{8, 8}, {2, 256}}}};
+const CuteLayout kOfSums = {{{4, 32}, {8, 1}}, {{2, 16}, {2, 8}}};
+// SFALayout and SFBLayout give the scale of each of 64 depths; the four of 16 depths each are the bytes of a word.
+const CuteLayout kOfScales[2] = {{{{2, 8}, {2, 0}, {8, 1}}, {{64, 16}}}, {{{4, 0}, {8, 1}}, {{64, 8}}}};
+
+const CuteFragments kCuteFragments[] = {{"mma_f16", 16, 0x3c00, kOf16Bits[0], kOf16Bits[1]},
+                                        {"mma_bf16", 16, 0x3f80, kOf16Bits[0], kOf16Bits[1]},
+                                        {"mma_e4m3", 8, 0x38, kOf8Bits[0], kOf8Bits[1]},
+                                        {"mma_s8", 8, 1, kOf8Bits[0], kOf8Bits[1]},
+                                        {"mma_e2m1", 4, 2, kOf4Bits[0], kOf4Bits[1]}};
+
+// What a word's kernel (words.cu) reads: registers of a, b and c, or of a, b and the scales of both, here 1.
+class FragmentRegisters {
+ public:
+  explicit FragmentRegisters(const CuteFragments& of) : of_(of), words_(320) {
+    if (of.word == "mma_e2m1") std::fill(words_.begin() + kC, words_.begin() + kC + 2 * kLanes, 0x38383838u);
+  }
+  void set_a(int lane, int value) { set(lane * 4, value); }
+  void set_b(int lane, int value) { set(kB + lane * 2, value); }
+  // All of A or B: is_one(row or column, depth).
+  template <typename IsOne>
+  void fill_a(const IsOne& is_one) {
+    fill(of_.a, of_.a_values(), 16, is_one, [&](int lane, int value) { set_a(lane, value); });
+  }
+  template <typename IsOne>
+  void fill_b(const IsOne& is_one) {
+    fill(of_.b, of_.b_values(), 8, is_one, [&](int lane, int value) { set_b(lane, value); });
+  }
+  void set_scales(int operand, int lane, uint32_t bytes) { words_[at(kC + operand * kLanes + lane)] = bytes; }
+
+  // C by row + 16 * column.
+  std::vector<int> product() const {
+    TestMemory in(words_.size() * 4), out(kLanes * 4 * 4);
+    std::memcpy(in.data(), words_.data(), in.size());
+    launch({.grid = {}, .block = {64}}, Schedule{}, kWords.at(of_.word), {in.data(), out.data()});
+    std::vector<int> c(16 * 8);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int value = 0; value < 4; ++value) {
+        const auto* const from = static_cast<const char*>(out.data()) + (lane * 4 + value) * 4;
+        int whole;
+        float number;
+        std::memcpy(&whole, from, 4);
+        std::memcpy(&number, from, 4);
+        c[at(kOfSums.at(lane, value))] = of_.word == "mma_s8" ? whole : static_cast<int>(number);
+      }
     }
-    EXPECT_EQ(lane % 2 * 8 + lane / 4, group + in_group % 2 * 8);  // SFALayout ((2,2,8),64):((8,0,1),16)
+    return c;
+  }
+
+ private:
+  static constexpr int kB = 128, kC = 192;
+  static size_t at(int i) { return static_cast<size_t>(i); }
+  void set(int first, int value) {
+    words_[at(first + value / of_.in_word())] |= of_.one << value % of_.in_word() * of_.bits;
+  }
+  template <typename IsOne, typename Set>
+  void fill(const CuteLayout& layout, int values, int lines, const IsOne& is_one, const Set& set_one) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int value = 0; value < values; ++value) {
+        const int place = layout.at(lane, value);
+        if (is_one(place % lines, place / lines)) set_one(lane, value);
+      }
+    }
+  }
+
+  const CuteFragments& of_;
+  std::vector<uint32_t> words_;
+};
+
+// One element of A at a time is 1. B's column 7 is 1, and columns 0 to 6 are the bits of the depth: the row of C that
+// is not 0 says where the instruction sees that element.
+TEST(Words, ElementsOfALieWhereCutlassSaysTheyDo) {
+  for (const CuteFragments& fragments : kCuteFragments) {
+    FragmentRegisters others(fragments);
+    others.fill_b([](int column, int depth) { return column == 7 || (depth >> column & 1) != 0; });
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int value = 0; value < fragments.a_values(); ++value) {
+        FragmentRegisters registers = others;
+        registers.set_a(lane, value);
+        const int place = fragments.a.at(lane, value), row = place % 16;
+        std::vector<int> expected(16 * 8);
+        for (int column = 0; column < 8; ++column)
+          expected[static_cast<size_t>(row + 16 * column)] = column == 7 || (place / 16 >> column & 1) != 0;
+        ASSERT_EQ(registers.product(), expected) << fragments.word << ", lane " << lane << ", value " << value;
+      }
+    }
   }
 }
 
-// The same of CUTLASS 4.2's layouts for E4M3 and s8, which are one (mma_traits_sm89.hpp,
-// SM89_16x8x32_F32E4M3E4M3F32_TN; mma_traits_sm80.hpp, SM80_16x8x32_S32S8S8S32_TN).
-TEST(Words, FragmentsOfEightBitsLieAsCutlassSaysTheyDo) {
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int group = lane >> 2, in_group = lane & 3;
-    for (int value = 0; value < 16; ++value) {  // ALayout ((4,8),(4,2,2)):((64,1),(16,8,256)), 16 rows
-      const int at = lane % 4 * 64 + lane / 4 + value % 4 * 16 + value / 4 % 2 * 8 + value / 8 * 256;
-      const int word = value / 4, i = value % 4;
-      EXPECT_EQ(at % 16, word == 0 || word == 2 ? group : group + 8);
-      EXPECT_EQ(at / 16, in_group * 4 + i + (word >= 2 ? 16 : 0));
+// The same of B: row 15 of A is 1, rows 0 to 6 are the bits of the depth.
+TEST(Words, ElementsOfBLieWhereCutlassSaysTheyDo) {
+  for (const CuteFragments& fragments : kCuteFragments) {
+    FragmentRegisters others(fragments);
+    others.fill_a([](int row, int depth) { return row == 15 || (row < 7 && (depth >> row & 1) != 0); });
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int value = 0; value < fragments.b_values(); ++value) {
+        FragmentRegisters registers = others;
+        registers.set_b(lane, value);
+        const int place = fragments.b.at(lane, value), column = place % 8;
+        std::vector<int> expected(16 * 8);
+        for (int row = 0; row < 16; ++row)
+          expected[static_cast<size_t>(row + 16 * column)] = row == 15 || (row < 7 && (place / 8 >> row & 1) != 0);
+        ASSERT_EQ(registers.product(), expected) << fragments.word << ", lane " << lane << ", value " << value;
+      }
     }
-    for (int value = 0; value < 8; ++value) {  // BLayout ((4,8),(4,2)):((32,1),(8,128)), 8 columns
-      const int at = lane % 4 * 32 + lane / 4 + value % 4 * 8 + value / 4 * 128;
-      EXPECT_EQ(at % 8, group);
-      EXPECT_EQ(at / 8, in_group * 4 + value % 4 + (value >= 4 ? 16 : 0));
+  }
+}
+
+// Other scales for each row and block of one operand; the other operand has 1 in block i of its line i alone.
+TEST(Words, ScalesLieWhereCutlassSaysTheyDo) {
+  const CuteFragments& fragments = kCuteFragments[4];
+  const auto exponent = [](int line, int block) { return (line * 5 + block * 3) % 11 - 4; };
+  const auto all = [](int, int) { return true; };
+  const auto own_block = [](int line, int depth) { return line == depth / 16; };
+  for (const int operand : {0, 1}) {
+    const int lines = operand == 0 ? 16 : 8;
+    FragmentRegisters registers(fragments);
+    if (operand == 0) registers.fill_a(all), registers.fill_b(own_block);
+    else registers.fill_a(own_block), registers.fill_b(all);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      uint32_t bytes = 0;
+      for (int block = 0; block < 4; ++block) {
+        const int place = kOfScales[operand].at(lane, block * 16), line = place % lines;
+        ASSERT_EQ(place / lines, block * 16);
+        bytes |= static_cast<uint32_t>(exponent(line, block) + 7) << (3 + 8 * block);
+      }
+      registers.set_scales(operand, lane, bytes);
     }
-    for (int value = 0; value < 4; ++value) {  // CLayout ((4,8),(2,2)):((32,1),(16,8)), 16 rows
-      const int at = lane % 4 * 32 + lane / 4 + value % 2 * 16 + value / 2 * 8;
-      EXPECT_EQ(at % 16, group + (value >= 2 ? 8 : 0));
-      EXPECT_EQ(at / 16, in_group * 2 + value % 2);
+    const std::vector<int> c = registers.product();
+    for (int line = 0; line < lines; ++line) {
+      for (int block = 0; block < 4; ++block) {
+        const int at = operand == 0 ? line + 16 * block : block + 16 * line;
+        EXPECT_EQ(c[static_cast<size_t>(at)], 1 << (4 + exponent(line, block)))
+            << "line " << line << ", block " << block;
+      }
     }
   }
 }

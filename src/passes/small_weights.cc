@@ -98,7 +98,9 @@ class Storing {
       known->second = add(id, "RoundToNvfp4", {x, scale}, {}, "sparkpilot");
     } else if (fresh) {
       const ValueId scale = constant(Tensor::scalar(fp8_scale(static_cast<float>(largest))), x, "_scale");
-      const ValueId codes = add(id, "QuantizeLinear", {x, scale}, {{"output_dtype", onnx_code(DType::f8e4m3fn)}});
+      // The zero point says the type: the attribute for it came with opset 21.
+      const ValueId zero = constant(Tensor::zeros(DType::f8e4m3fn, Shape{}), x, "_zero");
+      const ValueId codes = add(id, "QuantizeLinear", {x, scale, zero}, {});
       known->second = add(id, "DequantizeLinear", {codes, scale}, {});
     }
     edit_.set_input(id, 0, known->second);

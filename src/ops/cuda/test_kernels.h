@@ -41,6 +41,8 @@ struct TestStorage {
   }
   // Of a result that is computed in fp32 with this relative error and then stored.
   double tolerance(double computed) const { return computed + last_place / 2; }
+  // Of a product by weights of 8 or 4 bits: within 1e-6 of a sum in double, the rounding to f32 included.
+  double of_small_product() const { return tolerance(1e-6 - 0x1p-24); }
   size_t bytes() const { return static_cast<size_t>(bits(dtype)) / 8; }
 };
 inline const std::vector<TestStorage> kStorages = {
@@ -130,6 +132,20 @@ class TestRun {
       }
     }
     return testing::AssertionSuccess();
+  }
+  // All elements together: the relative L2 error is at most `tolerance`.
+  testing::AssertionResult near_in_norm(const std::vector<double>& expected, double tolerance) {
+    const std::vector<double> y = values();
+    if (y.size() != expected.size())
+      return testing::AssertionFailure() << y.size() << " elements, expected " << expected.size();
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+      difference += (y[i] - expected[i]) * (y[i] - expected[i]);
+      norm += expected[i] * expected[i];
+    }
+    const double error = std::sqrt(difference / norm);
+    if (error <= tolerance) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << "relative L2 error " << error << ", allowed " << tolerance;
   }
 
  private:

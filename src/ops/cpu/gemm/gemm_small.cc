@@ -23,6 +23,36 @@ struct SmallState : KernelState {
   int64_t slots = 0;  // decoded panels in the workspace, one for each thread
 };
 
+// Floats of a thread's workspace: a decoded panel, and what a piece of the depth adds to a block of rows.
+int64_t slot_floats(const TilePlan& plan) {
+  return (plan.depth + (plan.depth > SmallPanels::kPiece ? plan.block_rows() : 0)) * SmallPanels::kPanel;
+}
+
+// multiply_panel() in pieces of the depth.
+void multiply_pieces(const float* a, int64_t lda, float* panel, const TilePlan& plan, const TileOutput& out,
+                     const RowRange& range) {
+  constexpr int64_t kPanel = SmallPanels::kPanel, kPiece = SmallPanels::kPiece;
+  if (plan.depth <= kPiece) return multiply_panel(a, lda, panel, plan.depth, plan.columns, out, range);
+  const int64_t rows = range.last_row - range.first_row, first = range.first_panel * kPanel;
+  const int64_t columns = std::min(kPanel, plan.columns - first);
+  float *const y = out.y + range.first_row * out.stride + first, *const added = panel + plan.depth * kPanel;
+  for (int64_t p = 0; p < plan.depth; p += kPiece) {
+    const TileOutput piece =
+        p == 0 ? TileOutput{out.bias ? out.bias + first : nullptr, y, out.stride} : TileOutput{nullptr, added, kPanel};
+    multiply_panel(a + range.first_row * lda + p, lda, panel + p * kPanel, std::min(kPiece, plan.depth - p), columns,
+                   piece, {0, rows, 0, 1});
+    if (p == 0) continue;
+    const bool last = p + kPiece >= plan.depth;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) {
+        float sum = y[i * out.stride + j] + added[i * kPanel + j];
+        if (last) sum = sum < out.low ? out.low : sum > out.high ? out.high : sum;
+        y[i * out.stride + j] = sum;
+      }
+    }
+  }
+}
+
 // More than two rows: each thread decodes one panel after the other and multiplies all rows by it.
 void run_many(const Call& call, const SmallState& state, const float* a, const TileOutput& out) {
   const TilePlan& plan = state.plan;
@@ -31,12 +61,12 @@ void run_many(const Call& call, const SmallState& state, const float* a, const T
   auto* scratch = reinterpret_cast<float*>(call.workspace);
   parallel_for(state.slots, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {
-      float* weights = scratch + slot * plan.depth * SmallPanels::kPanel;
+      float* weights = scratch + slot * slot_floats(plan);
       for (int64_t panel = slot * panels / state.slots; panel < (slot + 1) * panels / state.slots; ++panel) {
         decode_panel(state.weights, panel, weights);
         for (int64_t row = 0; row < plan.rows; row += block) {
           const RowRange range{row, std::min(plan.rows, row + block), panel, panel + 1};
-          multiply_panel(a, state.lda, weights, plan.depth, plan.columns, out, range);
+          multiply_pieces(a, state.lda, weights, plan, out, range);
           plan.finish(out.y, state.epilogue, operands, range);
         }
       }
@@ -76,7 +106,7 @@ std::unique_ptr<KernelState> gemm_small_prepare(const Problem& p, const GemmArgs
   state->lda = s.a_row;
   if (s.m > kFew) {
     state->slots = std::min<int64_t>(state->weights.panels(), std::max(1, thread_count()));
-    state->workspace = state->slots * s.k * SmallPanels::kPanel * static_cast<int64_t>(sizeof(float));
+    state->workspace = state->slots * slot_floats(state->plan) * static_cast<int64_t>(sizeof(float));
   }
   return state;
 }

@@ -58,9 +58,8 @@ template <int kRows>
 HWY_INLINE void sum_e4m3(const SmallPanels& b, int64_t panel, int64_t first, const float* const (&rows)[kRows],
                          Sums<kRows, kVecs>& s) {
   const uint8_t* codes = static_cast<const uint8_t*>(b.codes.raw()) + panel * b.depth * kPanel + first;
-  Sums<kRows, kVecs> odd;
+  Sums<kRows, kVecs> even, odd;
   s.start(nullptr);
-  odd.start(nullptr);
   const D d;
   const auto step = [&](Sums<kRows, kVecs>& sums, int64_t p) HWY_ATTR {
     V x[kRows];
@@ -73,16 +72,23 @@ HWY_INLINE void sum_e4m3(const SmallPanels& b, int64_t panel, int64_t first, con
       for (int r = 0; r < kRows; ++r) sums.v[r][j] = hn::MulAdd(x[r], w, sums.v[r][j]);
     }
   };
-  int64_t p = 0;
-  for (; p + 2 <= b.depth; p += 2) {
-    step(s, p);
-    step(odd, p + 1);
+  for (int64_t p = 0; p < b.depth;) {
+    const int64_t end = std::min(b.depth, p + SmallPanels::kPiece);
+    even.start(nullptr);
+    odd.start(nullptr);
+    for (; p + 2 <= end; p += 2) {
+      step(even, p);
+      step(odd, p + 1);
+    }
+    for (; p < end; ++p) step(even, p);
+    for (int j = 0; j < kVecs; ++j) {
+      for (int r = 0; r < kRows; ++r) s.v[r][j] = hn::Add(s.v[r][j], hn::Add(even.v[r][j], odd.v[r][j]));
+    }
   }
-  if (p < b.depth) step(s, p);
   const float* scales = b.scales.data<float>().data() + panel * kPanel + first;
   for (int j = 0; j < kVecs; ++j) {
     const V scale = hn::LoadU(d, scales + j * kLanes);
-    for (int r = 0; r < kRows; ++r) s.v[r][j] = hn::Mul(hn::Add(s.v[r][j], odd.v[r][j]), scale);
+    for (int r = 0; r < kRows; ++r) s.v[r][j] = hn::Mul(s.v[r][j], scale);
   }
 }
 

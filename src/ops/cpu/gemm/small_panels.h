@@ -10,6 +10,8 @@ namespace sparkpilot {
 
 struct SmallPanels {
   static constexpr int64_t kPanel = PanelMatrix::kPanel, kBlock = 16;
+  // Sums of f32 in order are off by more than 1e-6 beyond a few thousand depths, so pieces of so many are added up.
+  static constexpr int64_t kPiece = 1024;
   int64_t depth = 0, columns = 0;
   bool four_bits = false;
   // E4M3: [panels, depth, 32] bytes. NVFP4: [panels, blocks * 16, 16] bytes, column j in the low half of byte j and
