@@ -8,7 +8,8 @@ seconds=${1:?usage: fuzz.sh SECONDS [TARGET...]}
 shift
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(import_fuzz run_fuzz pickle_fuzz npy_fuzz safetensors_fuzz dataset_fuzz reader_fuzz timeline_fuzz doctor_fuzz monitor_fuzz
-  elf_fuzz fatbin_fuzz adapter_fuzz results_fuzz scenario_file_fuzz challenge_route_fuzz car_file_fuzz car_signals_fuzz)
+  elf_fuzz fatbin_fuzz adapter_fuzz results_fuzz scenario_file_fuzz challenge_route_fuzz car_file_fuzz car_signals_fuzz
+  tune_fuzz config_file_fuzz)
 
 cmake --log-level=WARNING --preset fuzz >/dev/null
 cmake --build build-fuzz --target make_seeds "${targets[@]}"

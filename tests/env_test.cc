@@ -149,6 +149,16 @@ TEST_F(Env, FileGivenByAFlag) {
   expect_usage_error("env --config /none/my.toml", "sparkpilot env: --config: /none/my.toml");
   write_text(folder.file("my.toml"), "threads 1\n");
   expect_usage_error("version" + flag, "my.toml line 1, column ");
+  for (const char* no_key : {"[\n", "[ \nthreads]", "threads = 1\n[#]\n", "[[=]]"}) {
+    write_text(folder.file("my.toml"), no_key);
+    expect_usage_error("version" + flag, "my.toml");
+  }
+  write_text(folder.file("my.toml"), "# \xc3\xbc\ndata = \"/\xc3\xbc\"\nthreads = 1\n");
+  EXPECT_EQ(json::parse(run_program("env --json" + flag).out)["settings"]["data"]["value"], "/\xc3\xbc");
+  for (const char* other : {"\n\xc3\xbc = 1\n", "\nthreads = \xc3\xbc", "\ndata = \"\"\"\\\n\xc3\xbc\"\"\"\n"}) {
+    write_text(folder.file("my.toml"), other);
+    expect_usage_error("version" + flag, "ASCII outside of comments and texts in quotes");
+  }
 }
 
 TEST_F(Env, WhatIsWrongWithTheFileIsSaidOnce) {
@@ -165,12 +175,12 @@ TEST_F(Env, WhatIsWrongWithTheFileIsSaidOnce) {
                   " line 2: precision: expected auto, model, fp32, fp16, bf16, fp8 or fp4, got neither text nor a "
                   "whole number; precision is auto (default)\n")["value"],
       "1");
-  for (const std::string text :
-       {"threads = 1\nprecision = \"fp16\n", "threads = 1\nthreads = 2\n", "threads = 1\n\n\xff\n"}) {
+  for (const auto& [text, at] : {std::pair("threads = 1\nprecision = \"fp16\n", " line 2, column "),
+                                 {"threads = 1\nthreads = 2\n", " line 2, column "},
+                                 {"threads = 1\n\n\xff\n", " line 3: expected ASCII "}}) {
     const ProgramResult result = run_program("env --json", with_config(text));
     EXPECT_EQ(result.code, 0);
-    EXPECT_TRUE(result.err.starts_with(where + " line 2, column ") && result.err.ends_with("; it is not used\n"))
-        << result.err;
+    EXPECT_TRUE(result.err.starts_with(where + at) && result.err.ends_with("; it is not used\n")) << result.err;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_EQ(json::parse(result.out)["settings"]["threads"]["origin"], "default");  // the file is ignored as a whole
     EXPECT_EQ(json::parse(result.out)["config_file_state"], "not used");

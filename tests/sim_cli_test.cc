@@ -68,6 +68,21 @@ TEST_F(SimCli, DrivesByThePlannerThatIsNamed) {
   EXPECT_GT(gap(mpc), gap(parsed(command + "--planner mpc --set t_follow=1.25")) + 3);
   EXPECT_EQ(run_program("sim show --run " + in_quotes(folder / "mpc")).code, 0);
   expect_usage_error(command + "--planner x", "expected cruise, idm or mpc");
+
+  // Plans that were not solved: by scenario in the report, in a column, and for none but this planner.
+  const std::string hard =
+      "sim run --scenarios emergency_stop_alone --planner mpc --set mpc_danger_cost=1e5 --set mpc_danger_factor=1";
+  const json bad = parsed(hard);
+  ASSERT_EQ(bad["bad_plans"].size(), 1u) << bad["bad_plans"].dump();
+  EXPECT_EQ(bad["bad_plans"][0]["scenario"], "emergency_stop_alone");
+  EXPECT_EQ(bad["bad_plans"][0]["worlds"], 1);
+  EXPECT_GT(bad["bad_plans"][0]["unsolved"], 10);
+  EXPECT_EQ(bad["categories"][0]["means"]["unsolved_plans"], bad["bad_plans"][0]["unsolved"]);
+  EXPECT_EQ(bad["categories"][0]["means"]["safety_margin_min"], nullptr);  // there is no car ahead
+  EXPECT_NE(run_program(hard).out.find("plans of the planner mpc"), std::string::npos);
+  const json idm = parsed("sim run --scenarios emergency_stop_alone");
+  EXPECT_TRUE(idm["bad_plans"].empty());
+  EXPECT_EQ(idm["categories"][0]["means"]["unsolved_plans"], nullptr);
   expect_usage_error(command + "--planner mpc --set mpc_jerk_cost=0", "mpc_jerk_cost");
 }
 
@@ -132,7 +147,8 @@ TEST_F(SimCli, ProcessesThatWouldRoundOtherwiseAreRefused) {
 
 TEST_F(SimCli, OtherCommandsRefuseSeveralProcesses) {
   if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
-  for (const char* command : {"sim tune --scenarios curves --tune kp=1:2", "sim tinyphysics m.onnx data", "sim fit route", "sim extract route --out courses"}) {
+  for (const char* command : {"sim tune --scenarios curves --tune kp=1:2", "sim tinyphysics m.onnx data",
+                              "sim fit route", "sim extract route --out courses"}) {
     const ProgramResult result = run_program(
         command, "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2");
     EXPECT_EQ(result.code, 2) << command;

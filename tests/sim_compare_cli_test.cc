@@ -93,6 +93,26 @@ TEST(SimCompareCli, WritesJsonRowsAndAPage) {
   EXPECT_EQ(page.find("src=\"http"), std::string::npos);
 }
 
+// The worst worlds of real runs are driven again; of those that were written here the page says that they cannot be.
+TEST(SimCompareCli, DrawsTheWorstWorldsOverTime) {
+  const TempFolder folder;
+  const std::string run = "sim run --scenarios curve_firm --variants 4 --out ", old = "'" + folder.file("old") + "'",
+                    changed = "'" + folder.file("new") + "'", page = folder.file("p.html");
+  ASSERT_EQ(run_program(run + old).code, 0);
+  ASSERT_EQ(run_program(run + changed + " --set kp=0.3").code, 0);
+  const std::string compare = "sim compare " + old + " " + changed + " --worst-by tracking_rmse --page '" + page + "'";
+  ASSERT_NE(run_program(compare).code, 2);
+  const std::string first = read_text(page);
+  EXPECT_NE(first.find("Offset from the middle of the lane, curve_firm variant "), std::string::npos);
+  EXPECT_EQ(first.find("Not drawn over time"), std::string::npos);
+  EXPECT_EQ(first.find("Driven again, "), std::string::npos);
+  run_program(compare);
+  EXPECT_EQ(read_text(page), first);
+  const std::string made = make_run(folder, "made", 1), worse = make_run(folder, "worse", 1.1);
+  EXPECT_EQ(run_program("sim compare " + made + " " + worse + " --page '" + page + "'").code, 4);
+  EXPECT_NE(read_text(page).find("Not drawn over time: "), std::string::npos);
+}
+
 TEST(SimCompareCli, SaysThatARunIsComparedWithItself) {
   const TempFolder folder;
   const std::string run = make_run(folder, "run", 1), same = "A and B are the same folder";

@@ -6,9 +6,9 @@
 // Three cases: PID with linear tyres, PID with saturating tyres, torque control with its buffer of 1 s. In each round
 // both run all worlds, in turns; printed are medians in million steps of a world a second, and the median of the
 // rounds' ratios with its interval. `native` is the plain code compiled for this processor. Before that, results of
-// both are compared. --scale: from 1 to 1,000,000 worlds instead. --planners: worlds behind a car ahead by each
-// planner, in turns. --stepped: the same worlds stepped from outside (sim/world_stepper.h), N steps with each command
-// and everything observed behind them, beside run_worlds().
+// both are compared. --scale: from 1 to 1,048,576 worlds instead (bench/sim/plot_scaling.py draws it). --planners:
+// worlds behind a car ahead by each planner, in turns. --stepped: the same worlds stepped from outside
+// (sim/world_stepper.h), N steps with each command and everything observed behind them, beside run_worlds().
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -127,11 +127,12 @@ void planners(int64_t worlds, int steps, int rounds) {
 }
 
 void scale(int steps) {
+  constexpr double kSeconds = 0.5;  // of each number of worlds, at least
   for (const Case& c : kCases) {
-    for (int64_t worlds = 1; worlds <= 1'000'000; worlds *= 10) {
+    for (int64_t worlds = 1; worlds <= 1 << 20; worlds *= 4) {
       Times times;
       std::vector<WorldResult> r;
-      for (int i = 0; i < (worlds < 100'000 ? 5 : 1); ++i) {
+      for (double spent = 0; spent < kSeconds; spent += times.wall.back()) {
         time(run_worlds, worlds, {.lateral = c.lateral, .tyres = c.tyres, .steps = steps}, times, r);
       }
       fmt::print("{:42} {:8} worlds {:8.2f} M/s\n", c.name, worlds,
@@ -182,7 +183,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds, "rounds")->check(CLI::PositiveNumber);
   app.add_option("--threads", threads, "threads; 0: all");
   app.add_option("--cpu", cpu, "the instructions to use: avx512 or avx2");
-  app.add_flag("--scale", scaling, "from 1 to 1,000,000 worlds, ours alone");
+  app.add_flag("--scale", scaling, "from 1 to 1,048,576 worlds, ours alone");
   app.add_flag("--planners", planning, "behind a car ahead, by each planner");
   app.add_option("--stepped", stepped, "worlds stepped from outside, as many steps at once")
       ->check(CLI::PositiveNumber);

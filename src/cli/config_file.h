@@ -23,8 +23,11 @@ std::filesystem::path usual_config_file(const char* xdg_config_home, const char*
 // $XDG_CACHE_HOME/sparkpilot/tuning.json in the same way, else below ~/.cache.
 std::filesystem::path usual_tuning_file(const char* xdg_cache_home, const char* home);
 
+// A text's settings; an unknown key is a warning. Fails (user) on what is not TOML, naming `path`, line and column.
+ConfigFile parse_config(const std::string& text, const std::filesystem::path& path);
+
 // The file's settings; none if it does not exist. If it is unreadable, too long or not TOML, that is a warning and the
-// file is not used; if `is_explicit` (given by --config), all these are errors (user). An unknown key is a warning.
+// file is not used; if `is_explicit` (given by --config), all these are errors (user).
 ConfigFile read_config_file(const std::filesystem::path& path, bool is_explicit);
 
 }  // namespace sparkpilot::cli

@@ -175,7 +175,9 @@ int compare(const Program& program, SimCompareFlags flags) {
   if (program.json) print_json(sim::to_json(c));
   else print_report(c, flags);
   if (!flags.csv.empty()) write(flags.csv, sim::to_csv(c), flags);
-  if (!flags.page.empty()) write(flags.page, sim::to_html(c, flags.a, flags.b), flags);
+  if (!flags.page.empty()) {
+    write(flags.page, sim::to_html(c, flags.a, flags.b, sim::drive_worst(c)), flags);
+  }
   for (const std::string& line : sim::regression_lines(c)) note("worse: " + plain(line));
   return c.regressed() ? kCheckFailed : kDone;
 }

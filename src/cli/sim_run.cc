@@ -160,7 +160,13 @@ Json number_or_null(const std::optional<double>& value) {
 }
 
 Json json_of(const RunCommandFlags& flags, const Finished& done, const sim::RunSummary& summary) {
-  Json parameters = Json::object(), categories = Json::array(), worst = Json::array();
+  Json parameters = Json::object(), categories = Json::array(), worst = Json::array(), bad_plans = Json::array();
+  for (const sim::BadPlans& bad : summary.bad_plans) {
+    bad_plans.push_back({{"scenario", bad.scenario},
+                         {"worlds", bad.worlds},
+                         {"unsolved", bad.unsolved},
+                         {"infeasible", bad.infeasible}});
+  }
   for (const sim::Parameter& parameter : done.info.parameters) parameters[parameter.name] = parameter.value;
   for (const sim::CategorySummary& category : summary.categories) {
     Json means = Json::object();
@@ -198,6 +204,7 @@ Json json_of(const RunCommandFlags& flags, const Finished& done, const sim::RunS
           {"passed", summary.passed},
           {"diverged", summary.diverged},
           {"failed_in_algorithm", summary.failed},
+          {"bad_plans", std::move(bad_plans)},
           {"processes", done.info.processes},
           {"threads", done.info.threads},
           {"steps", done.info.steps},
@@ -247,6 +254,13 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
                row.passed ? "passed" : row.reason});
   }
   print(worst.str());
+  if (!summary.bad_plans.empty()) {
+    Table plans({"plans of the planner mpc", "worlds", "not solved", "breaking a limit"});
+    for (const sim::BadPlans& bad : summary.bad_plans) {
+      plans.add({bad.scenario, std::to_string(bad.worlds), fixed(bad.unsolved, 0), fixed(bad.infeasible, 0)});
+    }
+    print("\n" + plans.str());
+  }
   if (info.steps_per_second) {
     const std::string where = info.device == "cpu"
                                   ? fmt::format("{} ({})", count_of(info.threads, "thread"), info.instruction_set)

@@ -1,5 +1,7 @@
 #include "cli/sim_show.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -108,11 +110,9 @@ Shown world_of_run(const Program& program, const ShowFlags& flags) {
     name = worst.scenario;
     shown.variant = worst.variant;
   }
-  sim::ScenarioRunOptions options;
+  sim::ScenarioRunOptions options = sim::options_of_run(info);
   options.scenarios = {scenario_of_run(flags, info, known, name)};
   options.variants = shown.variant + 1;
-  options.seed = info.seed;
-  options.algorithm = info.algorithm;
   if (!info.algorithm_md5.empty()) {
     if (!sim::UserAlgorithm::names_file(flags.sim.algorithm)) {
       fail("{}: was driven by {} (MD5 {}), which runs only if you name it: --algorithm FILE", flags.run, info.algorithm,
@@ -125,9 +125,6 @@ Shown world_of_run(const Program& program, const ShowFlags& flags) {
     }
   }
   options.vehicle = vehicle_of(flags, info);
-  options.plant = info.plant;
-  options.planner = info.planner;
-  options.set = info.parameters;
   shown.run = std::make_unique<sim::ScenarioRun>(std::move(options));
   shown.from = flags.run;
   return shown;
@@ -148,30 +145,6 @@ Shown world_of(const Program& program, const ShowFlags& flags) {
   return shown;
 }
 
-std::vector<double> column_of(const sim::Trace& trace, std::string_view name) {
-  std::vector<double> values;
-  for (size_t row = 0; row < trace.rows.size(); ++row) values.push_back(trace.at(row, name));
-  return values;
-}
-
-struct Curve {
-  const char *title, *unit;
-  std::vector<std::pair<const char*, const char*>> series;  // column and name; the second is what was wanted
-};
-std::vector<Curve> curves_of(bool lead, bool torque) {
-  std::vector<Curve> curves = {
-      {"Offset from the middle of the lane", "m", {{"offset", "offset"}}},
-      {"Lateral acceleration", "m/s^2", {{"lateral_acceleration", "car"}, {"wanted_lateral_acceleration", "lane"}}},
-      {"Steering", torque ? "torque" : "deg", {{"command", "command"}}},
-      {"Speed", "m/s", {{"speed", "car"}, {"target_speed", "asked for"}}},
-      {"Acceleration", "m/s^2", {{"acceleration", "car"}, {"target_acceleration", "asked for"}}}};
-  if (lead) {
-    curves[3].series.emplace_back("lead_speed", "car ahead");
-    curves.push_back({"Gap to the car ahead", "m", {{"gap", "gap"}}});
-  }
-  return curves;
-}
-
 std::string page_of(const Shown& shown, const sim::Trace& trace, bool lead, bool torque, const std::string& failed,
                     const std::vector<std::vector<std::string>>& parameters,
                     const std::vector<std::vector<std::string>>& figures) {
@@ -184,11 +157,10 @@ std::string page_of(const Shown& shown, const sim::Trace& trace, bool lead, bool
   page.section("Figures");
   page.table({"metric", "value", "bound", "unit"}, figures);
   page.section("Over time");
-  for (const Curve& curve : curves_of(lead, torque)) {
+  for (const sim::TraceCurve& curve : sim::trace_curves(lead, torque)) {
     drive::Plot plot{.title = curve.title, .y_label = curve.unit};
-    for (const auto& [column, name] : curve.series) {
-      const bool wanted = std::string_view(name) == "lane" || std::string_view(name) == "asked for";
-      plot.series.push_back({name, column_of(trace, "time"), column_of(trace, column), wanted});
+    for (const auto& [column, name, wanted] : curve.series) {
+      plot.series.push_back({name, sim::trace_column(trace, "time"), sim::trace_column(trace, column), wanted});
     }
     page.plot(plot);
   }
@@ -283,8 +255,9 @@ int show(const Program& program, const ShowFlags& flags) {
   Table table({"parameter", "value", "unit", "range", "meaning"});
   for (const auto& row : parameters) table.add(row);
   print(table.str() + "\n");
-  for (const Curve& curve : curves_of(sim::has_lead(world), torque)) {
-    print(fmt::format("{:34} {} {}\n", curve.title, line_of(column_of(trace, curve.series[0].first), 60), curve.unit));
+  for (const sim::TraceCurve& curve : sim::trace_curves(sim::has_lead(world), torque)) {
+    const std::string line = line_of(sim::trace_column(trace, curve.series[0].column), 60);
+    print(fmt::format("{:34} {} {}\n", curve.title, line, curve.unit));
   }
   Table results({"metric", "value", "bound", "unit"});
   for (const auto& row : figures) results.add(row);

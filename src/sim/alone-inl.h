@@ -12,9 +12,9 @@
 namespace sparkpilot::sim::scalar {
 
 extern template void plan_by_mpc(const MpcPlannerConstants<float>&, const Motion<float>&, const float&,
-                                 const LeadState<float>&, const float&, MpcPlanner<float>&, float&);
+                                 const LeadState<float>&, const float&, const float&, MpcPlanner<float>&, float&);
 extern template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motion<double>&, const double&,
-                                 const LeadState<double>&, const double&, MpcPlanner<double>&, double&);
+                                 const LeadState<double>&, const double&, const double&, MpcPlanner<double>&, double&);
 
 // Steps of the planner in a run.
 inline int plans_of(int steps) { return (steps + kStepsPerPlan - 1) / kStepsPerPlan; }
@@ -120,6 +120,16 @@ To converted(const From& from) {
   return to;
 }
 
+template <class To, template <class...> class T, class N, class... Rest>
+To in_doubles(const T<N, Rest...>& from) {
+  double values[sizeof(To) / sizeof(double)];
+  static_assert(sizeof(from) / sizeof(N) == sizeof(To) / sizeof(double));
+  convert<N, double>(from, values, std::size(values));
+  To to;
+  std::memcpy(static_cast<void*>(&to), values, sizeof(to));
+  return to;
+}
+
 // Runs a world in N; see(step, constants, state) is called behind every step.
 template <class N, class Control, class See>
 WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, Tyres tyres, const See& see) {
@@ -144,16 +154,16 @@ WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, 
   for (int step = 0; step < steps; ++step) {
     if (step % kStepsPerPlan == 0) {
       plan(run, step, k, CourseRows<N>{table.empty() ? nullptr : table.data(), 1}, s);
-      if (by_mpc) plan_by_mpc(mpc_k, s.motion, s.steering.wheel, s.lead, s.target_speed, mpc_s, s.target);
+      if (by_mpc) {
+        plan_by_mpc(mpc_k, s.motion, s.steering.wheel, s.lead, s.target_speed, s.metrics.alive, mpc_s, s.target);
+      }
     }
     step_car(run, step, k, rings, s, AnyTyres{tyres});
     see(step, k, s);
   }
-  WorldState<double, Control> end;
-  double values[sizeof(s) / sizeof(N)];
-  convert<N, double>(s, values, sizeof(s) / sizeof(N));
-  std::memcpy(static_cast<void*>(&end), values, sizeof(end));
-  return result_of<Control>(end);
+  WorldResult result = result_of<Control>(in_doubles<WorldState<double, Control>>(s));
+  if (by_mpc) tell_plans(in_doubles<MpcPlanner<double>>(mpc_s), true, result);
+  return result;
 }
 
 }  // namespace sparkpilot::sim::scalar

@@ -55,6 +55,8 @@ class Block {
                    mpc ? mpc_states_.get() : nullptr});
     for (int64_t i = 0; i < count; ++i) {
       results[i] = result_of<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_));
+      if (specs[static_cast<size_t>(i)].following.planner != Planner::mpc) continue;
+      tell_plans(get_fields<MpcPlanner<double>>(mpc_states_.get(), i, lanes_), true, results[i]);
     }
   }
 

@@ -18,7 +18,8 @@ namespace sparkpilot::sim::HWY_NAMESPACE {
 // plan_by_mpc() of one group's worlds, whose constants and state are the `group`th of these arrays
 // (sim/batch_mpc.cc). Not inlined: the solver is large.
 void plan_group_by_mpc(int group, const float* constants, float* states, const Motion<Lanes>& motion,
-                       const Lanes& wheel, const LeadState<Lanes>& lead, const Lanes& target_speed, Lanes& target);
+                       const Lanes& wheel, const LeadState<Lanes>& lead, const Lanes& target_speed, const Lanes& alive,
+                       Lanes& target);
 
 namespace {  // the names are each file's own, in every target
 
@@ -44,7 +45,7 @@ void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
         plan(run, step, k[group], table, world);
         if (arrays.mpc_states) {
           plan_group_by_mpc(group, arrays.mpc_constants, arrays.mpc_states, world.motion, world.steering.wheel,
-                            world.lead, world.target_speed, world.target);
+                            world.lead, world.target_speed, world.metrics.alive, world.target);
         }
       }
       step_car(run, step, k[group], ring, world, AnyTyres{r.tyres});

@@ -142,6 +142,28 @@ TEST(Batch, FollowsACarAhead) {
   EXPECT_EQ(none, alone);
 }
 
+// The gap beyond the safe one of responsibility-sensitive safety, where both cars keep their speeds.
+TEST(Batch, MeasuresTheSafetyMargin) {
+  const auto drive = [](double speed, double lead, int steps) {
+    WorldSpec w;
+    w.vehicle.drag = w.vehicle.rolling = 0;
+    w.following.planner = Planner::cruise;
+    w.course.speed = speed;
+    w.lead = {.there = true, .gap = 60, .speed = lead};
+    return run_worlds(1, [&](int64_t) { return w; }, {.steps = steps})[0];
+  };
+  // With 1 s of response, in which it gains 3.5 m/s, 4 and 8 m/s^2: 25 + 1.75 + 28.5^2 / 8 - 18^2 / 16.
+  const WorldResult closes = drive(25, 18, 500);
+  EXPECT_NEAR(*closes.safety_margin_min, *closes.gap_min - 108.03125, 1e-3);
+  // Behind a car that is so much faster none is needed.
+  const WorldResult falls_back = drive(10, 30, 500);
+  EXPECT_NEAR(*falls_back.safety_margin_min, 60, 1e-3);
+  // In the ordinary following of 20 m/s with 1.45 s it is short of what the worst case asks for.
+  EXPECT_NEAR(*drive(20, 20, 5).safety_margin_min, 60 - (20 + 1.75 + 23.5 * 23.5 / 8 - 25), 1e-3);
+  WorldSpec alone;
+  EXPECT_FALSE(run_worlds(1, [&](int64_t) { return alone; }, {.steps = 500})[0].safety_margin_min);
+}
+
 TEST(Batch, BrakesAsHardAsItIsSaidTo) {
   WorldSpec w;
   w.course.speed = 20;

@@ -340,7 +340,8 @@ std::string to_csv(const Comparison& c) {
   return out;
 }
 
-std::string to_html(const Comparison& c, const std::string& name_a, const std::string& name_b) {
+std::string to_html(const Comparison& c, const std::string& name_a, const std::string& name_b,
+                    std::span<const DrivenPair> driven) {
   Page page("Comparison of simulated runs", fmt::format("A: {}, B: {}", name_a, name_b));
   add_headlines(page, c);
   for (const std::string& line : regression_lines(c)) page.warning(line);
@@ -355,6 +356,7 @@ std::string to_html(const Comparison& c, const std::string& name_a, const std::s
                   100 * (1 - c.alpha)));
   add_differences(page, c, Scope::all, "");
   add_worst(page, c);
+  add_drives(page, c, driven);
   if (!c.newly_failed_names.empty()) {
     page.section("Newly failed");
     add_pairs(page, c.newly_failed_names, nullptr,

@@ -18,6 +18,9 @@ constexpr Metric kMetrics[] = {
     {"gap_min", "m", false, "smallest gap to the car ahead"},
     {"time_to_collision_min", "s", false, "smallest gap per closing speed"},
     {"collisions", "share", true, "worlds in which the gap came to 0"},
+    {"safety_margin_min", "m", false, "smallest gap beyond the safe one of responsibility-sensitive safety"},
+    {"unsolved_plans", "", true, "plans of the planner mpc that ran into its limit of iterations"},
+    {"infeasible_plans", "", true, "plans of the planner mpc that break a limit that cannot be kept"},
 };
 
 }  // namespace

@@ -30,6 +30,8 @@ struct MpcPlanner {
   N speed, accel;                      // m/s, m/s^2: what the next plan starts from
   N fastest;                           // m/s^2: the most that the last plan asked for
   N lead_speed, lead_accel, lead_tau;  // the car ahead as the filter has it
+  // Plans before the last one whose iterations were over first, and that break a limit; 1 if the last one is such.
+  N unsolved, infeasible, last_unsolved, last_infeasible;
 };
 
 inline MpcPlannerConstants<double> prepare_mpc(const WorldSpec& w) {
@@ -68,11 +70,17 @@ SIM_FN N fastest_in_turn(const MpcPlannerConstants<N>& k, N speed, N wheel, N be
   return clip(min(fastest_at(speed), along), before - N(kMove), before + N(kMove));
 }
 
+// `with_last`: the last plan counts, too.
+inline void tell_plans(const MpcPlanner<double>& s, bool with_last, WorldResult& r) {
+  r.unsolved_plans = s.unsolved + (with_last ? s.last_unsolved : 0);
+  r.infeasible_plans = s.infeasible + (with_last ? s.last_infeasible : 0);
+}
+
 // Called behind plan(), which has moved the car ahead: replaces `target`, the acceleration asked for, in worlds that
-// have this planner. `wheel`: the steering wheel's angle in radians.
+// have this planner. `wheel`: the steering wheel's angle in radians; `alive`: 1 until the world diverged.
 template <class N>
 void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const N& wheel, const LeadState<N>& lead,
-                 const N& target_speed, MpcPlanner<N>& s, N& target) {
+                 const N& target_speed, const N& alive, MpcPlanner<N>& s, N& target) {
   constexpr double kStepOfPlan = kStepsPerPlan * kStep, kFilter = 2;
   see_lead(lead, s);
   // The plan continues itself; the car's speed only pulls at it.
@@ -94,7 +102,11 @@ void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const
   // A standing car need not stay near what it planned.
   MpcConstants<N> solver = k.solver;
   solver.accel_change = select(motion.speed < N(0.01), N(0), solver.accel_change);
-  mpc_step(solver, in, s.solution);
+  const MpcResult<N> made = mpc_step(solver, in, s.solution);
+  s.unsolved = s.unsolved + s.last_unsolved;
+  s.infeasible = s.infeasible + s.last_infeasible;
+  s.last_unsolved = select(made.solved, N(0), alive);
+  s.last_infeasible = select(made.broken > N(kMpcTolerance), alive, N(0));
 
   // What brings the car to the planned speed when the command is in effect.
   const N later = mpc_speed_at(s.solution, k.action_time);

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "hwy/highway.h"
 #include "hwy/targets.h"
+#include "sim/run_summary.h"
 #include "sim/scenario_run.h"
 #include "sim/test_worlds.h"
 #include "sim/trace.h"
@@ -160,6 +161,54 @@ TEST(MpcPlanner, PassesTheScenariosOfCarsAhead) {
     EXPECT_GT(row.values[column("gap_min")].value_or(100), 2) << row.scenario << " " << row.variant;
   }
   for (const auto& [scenario, count] : passed) EXPECT_GE(count, 35) << scenario;
+}
+
+// In whole runs of vectors, in single floats and stepped from outside; other planners have none.
+TEST(MpcPlanner, CountsPlansThatAreNotSolvedOrBreakALimit) {
+  const auto spec = [](int64_t i) {
+    WorldSpec w = varied_by_mpc(i);
+    if (i % 3 == 1) {  // limits that cost next to nothing, and a car ahead that stands suddenly
+      w.mpc.limit_cost = 1;
+      w.course.table = nullptr;
+      w.course.speed = 25;
+      w.lead = {.there = true, .gap = 30, .speed = 0, .from = 1};
+    }
+    if (i % 3 == 2) w.following.planner = Planner::idm;
+    return w;
+  };
+  BatchOptions o{.lateral = Lateral::angle, .tyres = Tyres::linear, .steps = 300, .number = Number::single};
+  const auto single = run_worlds(24, spec, o);
+  o.number = Number::lanes;
+  EXPECT_EQ(run_worlds(24, spec, o), single);
+  for (size_t i = 0; i < single.size(); ++i) {
+    const WorldResult& r = single[i];
+    ASSERT_EQ(r.infeasible_plans.has_value(), i % 3 != 2) << i;
+    ASSERT_EQ(r.unsolved_plans.has_value(), i % 3 != 2) << i;
+    if (i % 3 == 2) continue;
+    EXPECT_LE(*r.infeasible_plans, 60) << i;
+    EXPECT_LE(*r.unsolved_plans, 60) << i;
+    if (i % 3 == 1) {
+      EXPECT_GT(*r.infeasible_plans, 5) << i;
+    } else {
+      EXPECT_EQ(*r.infeasible_plans, 0) << i;
+    }
+  }
+}
+
+// With a price on danger at which emergency stops take more iterations than there are, and braking beyond its limit.
+TEST(MpcPlanner, NamesScenariosWithPlansThatAreNotSolved) {
+  const std::vector<std::string> names{"emergency_stop_alone", "follow_slower"};
+  const ScenarioRun run({.scenarios = select_scenarios(names),
+                         .variants = 10,
+                         .planner = "mpc",
+                         .set = {{"mpc_danger_cost", 1e5}, {"mpc_danger_factor", 1}}});
+  const std::vector<ResultRow> rows = run.run(0, run.rows());
+  const RunSummary s = summarize_run(rows, run.info().metrics, run.options().scenarios);
+  ASSERT_EQ(s.bad_plans.size(), 1U);
+  EXPECT_EQ(s.bad_plans[0].scenario, "emergency_stop_alone");
+  EXPECT_EQ(s.bad_plans[0].worlds, 10);
+  EXPECT_GT(s.bad_plans[0].unsolved, 100);
+  EXPECT_GT(s.bad_plans[0].infeasible, 100);
 }
 
 TEST(MpcPlanner, RefusesWhatTheSolverCannotDo) {

@@ -17,7 +17,8 @@ namespace sparkpilot::sim::HWY_NAMESPACE {
 
 // Of sim/batch_mpc.cc. Not inlined: the solver is large.
 void plan_group_by_mpc(int group, const float* constants, float* states, const Motion<Lanes>& motion,
-                       const Lanes& wheel, const LeadState<Lanes>& lead, const Lanes& target_speed, Lanes& target);
+                       const Lanes& wheel, const LeadState<Lanes>& lead, const Lanes& target_speed, const Lanes& alive,
+                       Lanes& target);
 
 namespace {  // the names are each file's own, in every target
 
@@ -27,7 +28,7 @@ void advance_outside_lanes(const OutsideCall& call, const OutsideArrays& a) {
   using State = WorldState<Lanes, Control>;
   const auto plan_mpc = [&](State& world, MpcPlanner<Lanes>& mpc) {
     plan_group_by_mpc(0, a.mpc_constants, reinterpret_cast<float*>(&mpc), world.motion, world.steering.wheel,
-                      world.lead, world.target_speed, world.target);
+                      world.lead, world.target_speed, world.metrics.alive, world.target);
   };
   advance_outside<Lanes, Control>(call, *reinterpret_cast<const OutsideInput<Lanes>*>(a.inputs),
                                   *reinterpret_cast<const WorldConstants<Lanes, Control>*>(a.constants),

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/file.h"

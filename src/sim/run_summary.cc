@@ -32,6 +32,16 @@ WorstWorld nearest_bound(const ResultRow& row, std::span<const std::string> metr
   return worst;
 }
 
+void add_bad_plans(const ResultRow& row, const std::optional<double>& unsolved, const std::optional<double>& infeasible,
+                   std::vector<BadPlans>& to) {
+  if (!(unsolved.value_or(0) > 0) && !(infeasible.value_or(0) > 0)) return;
+  auto found = std::ranges::find(to, row.scenario, &BadPlans::scenario);
+  if (found == to.end()) found = to.insert(to.end(), {row.scenario, 0, 0, 0});
+  ++found->worlds;
+  found->unsolved += unsolved.value_or(0);
+  found->infeasible += infeasible.value_or(0);
+}
+
 }  // namespace
 
 RunSummary summarize_run(std::span<const ResultRow> rows, std::span<const std::string> metrics,
@@ -41,6 +51,10 @@ RunSummary summarize_run(std::span<const ResultRow> rows, std::span<const std::s
   for (const Scenario& scenario : scenarios) by_name[scenario.name] = &scenario;
   std::map<std::string, size_t, std::less<>> places;
   std::vector<std::vector<int64_t>> counts;
+  const auto figure = [&](const ResultRow& row, const char* metric) {
+    const auto column = static_cast<size_t>(std::ranges::find(metrics, metric) - metrics.begin());
+    return column < metrics.size() ? row.values[column] : std::nullopt;
+  };
   const auto worse = [](const WorstWorld& a, const WorstWorld& b) {
     if (a.failed != b.failed) return a.failed;
     return a.of_bound != b.of_bound ? a.of_bound > b.of_bound : a.row < b.row;
@@ -57,6 +71,7 @@ RunSummary summarize_run(std::span<const ResultRow> rows, std::span<const std::s
     category.passed += row.passed;
     category.diverged += row.diverged.has_value();
     summary.failed += has_failed(row);
+    add_bad_plans(row, figure(row, "unsolved_plans"), figure(row, "infeasible_plans"), summary.bad_plans);
     for (size_t m = 0; m < metrics.size(); ++m) {
       if (!row.values[m]) continue;
       category.means[m] = category.means[m].value_or(0) + *row.values[m];

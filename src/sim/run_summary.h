@@ -25,11 +25,19 @@ struct WorstWorld {
   bool failed = false;  // the algorithm did what it may not: such worlds come first
 };
 
+// A scenario in which plans of the planner mpc were not solved, or break limits.
+struct BadPlans {
+  std::string scenario;
+  int64_t worlds = 0;  // with such plans
+  double unsolved = 0, infeasible = 0;
+};
+
 struct RunSummary {
   std::vector<CategorySummary> categories;  // in the rows' order
   std::vector<WorstWorld> worst;            // the worst first, at most `most`
   int64_t worlds = 0, passed = 0, diverged = 0;
-  int64_t failed = 0;  // in the algorithm
+  int64_t failed = 0;               // in the algorithm
+  std::vector<BadPlans> bad_plans;  // in the rows' order
 };
 
 // `metrics`: the columns of the rows. Rows of scenarios that are not among `scenarios` have no bounds.

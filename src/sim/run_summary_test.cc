@@ -40,6 +40,23 @@ TEST(RunSummary, CountsByCategoryAndNamesTheWorst) {
   EXPECT_EQ(s.worst[3].of_bound, 0.8);
 }
 
+TEST(RunSummary, NamesScenariosWithPlansThatWereNotSolved) {
+  const std::vector<std::string> metrics{"unsolved_plans", "tracking_rmse", "infeasible_plans"};
+  const std::vector<ResultRow> rows{
+      {"good", "a", 0, 1, true, {}, "", {0, 1, 0}},  {"late", "a", 0, 1, true, {}, "", {3, 1, 0}},
+      {"hard", "a", 0, 1, true, {}, "", {0, 1, 2}},  {"late", "a", 1, 1, true, {}, "", {4, 1, 5}},
+      {"late", "a", 2, 1, true, {}, "", {0, 1, {}}}, {"other", "a", 0, 1, true, {}, "", {{}, 1, {}}}};
+  const RunSummary s = summarize_run(rows, metrics, {});
+  ASSERT_EQ(s.bad_plans.size(), 2U);
+  EXPECT_EQ(s.bad_plans[0].scenario, "late");
+  EXPECT_EQ(s.bad_plans[0].worlds, 2);
+  EXPECT_EQ(s.bad_plans[0].unsolved, 7);
+  EXPECT_EQ(s.bad_plans[0].infeasible, 5);
+  EXPECT_EQ(s.bad_plans[1].scenario, "hard");
+  EXPECT_EQ(s.bad_plans[1].infeasible, 2);
+  EXPECT_TRUE(summarize_run(rows, std::vector<std::string>{"tracking_rmse"}, {}).bad_plans.empty());
+}
+
 TEST(RunSummary, WorldsInWhichTheAlgorithmFailedComeFirst) {
   Scenario scenario;
   scenario.name = "s";

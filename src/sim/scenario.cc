@@ -36,6 +36,9 @@ constexpr WorldMetric kWorldMetrics[] = {
     {"gap_min", [](const R& r) { return r.gap_min; }},
     {"time_to_collision_min", [](const R& r) { return r.time_to_collision_min; }},
     {"collisions", [](const R& r) { return Figure(r.collided ? 1 : 0); }},
+    {"safety_margin_min", [](const R& r) { return r.safety_margin_min; }},
+    {"unsolved_plans", [](const R& r) { return r.unsolved_plans; }},
+    {"infeasible_plans", [](const R& r) { return r.infeasible_plans; }},
 };
 
 const ScenarioRange* range_of(const Scenario& scenario, std::string_view parameter) {

@@ -153,6 +153,16 @@ std::vector<ResultRow> ScenarioRun::run(int64_t first, int64_t last, const std::
   return rows;
 }
 
+ScenarioRunOptions options_of_run(const RunInfo& info) {
+  ScenarioRunOptions options;
+  options.seed = info.seed;
+  options.algorithm = info.algorithm;
+  options.plant = info.plant;
+  options.planner = info.planner;
+  options.set = info.parameters;
+  return options;
+}
+
 std::string gpu_refusal(const ScenarioRun& run, const std::shared_ptr<GpuDevice>& gpu) {
   BatchOptions options = run.batch(run.scenario(0));
   const auto why = not_on_gpu(options.lateral, planner_named(run.options().planner));

@@ -62,6 +62,9 @@ class ScenarioRun {
   Tyres tyres_;
 };
 
+// How the worlds of a run were driven, as its record says: all but scenarios, variants, and what it had from files.
+ScenarioRunOptions options_of_run(const RunInfo& info);
+
 // Why the worlds of a run on the CPU cannot go to `gpu`; empty if it gives the bits of Number::single for the first of
 // them. Fails (device) as a GPU does.
 std::string gpu_refusal(const ScenarioRun& run, const std::shared_ptr<GpuDevice>& gpu);

@@ -55,6 +55,28 @@ const double& Trace::at(size_t row, std::string_view column) const {
   return rows[row][static_cast<size_t>(found - kColumns)];
 }
 
+std::vector<double> trace_column(const Trace& trace, std::string_view name) {
+  std::vector<double> values;
+  for (size_t row = 0; row < trace.rows.size(); ++row) values.push_back(trace.at(row, name));
+  return values;
+}
+
+std::vector<TraceCurve> trace_curves(bool lead, bool torque) {
+  std::vector<TraceCurve> curves = {
+      {"Offset from the middle of the lane", "m", {{"offset", "offset"}}},
+      {"Lateral acceleration",
+       "m/s^2",
+       {{"lateral_acceleration", "car"}, {"wanted_lateral_acceleration", "lane", true}}},
+      {"Steering", torque ? "torque" : "deg", {{"command", "command"}}},
+      {"Speed", "m/s", {{"speed", "car"}, {"target_speed", "asked for", true}}},
+      {"Acceleration", "m/s^2", {{"acceleration", "car"}, {"target_acceleration", "asked for", true}}}};
+  if (lead) {
+    curves[3].series.push_back({"lead_speed", "car ahead"});
+    curves.push_back({"Gap to the car ahead", "m", {{"gap", "gap"}}});
+  }
+  return curves;
+}
+
 Trace trace_world(const WorldSpec& world, const BatchOptions& o) {
   check_world(world);
   return with_control(o.lateral, [&]<class Control>() { return trace_of<Control>(world, o); });

@@ -24,6 +24,20 @@ struct Trace {
   const double& at(size_t row, std::string_view column) const;
 };
 
+std::vector<double> trace_column(const Trace& trace, std::string_view name);
+
+// What of a trace is drawn over time; the first series of a curve is what the car does.
+struct TraceSeries {
+  const char *column, *name;
+  bool wanted = false;  // what was asked for
+};
+struct TraceCurve {
+  const char *title, *unit;
+  std::vector<TraceSeries> series;
+};
+// `lead`: with a car ahead; `torque`: the steering's command is one.
+std::vector<TraceCurve> trace_curves(bool lead, bool torque);
+
 // Runs one world in float, which on processors with fused multiply-adds gives the bits of run_worlds(). Ends with a
 // divergence. Fails (user) as check_world() does.
 Trace trace_world(const WorldSpec& world, const BatchOptions& options);

@@ -120,19 +120,6 @@ class Proposals {
   int64_t points_ = 1, count_ = 0;
 };
 
-std::string search_line(const TuneOptions& options) {
-  Json ranges = Json::array();
-  for (const TuneRange& range : options.ranges) {
-    ranges.push_back({{"name", range.name}, {"low", range.low}, {"high", range.high}, {"log", range.logarithmic}});
-  }
-  Json line = {{"search", name(options.search)},
-               {"seed", options.seed},
-               {"ranges", std::move(ranges)},
-               {"objective", options.objective}};
-  if (options.search == Search::grid) line["trials"] = options.trials;  // of which the grid is made
-  return json_text(line);
-}
-
 std::string trial_line(const Trial& trial) {
   return json_text(Json{{"values", trial.values}, {"cost", trial.cost ? Json(*trial.cost) : Json()}});
 }
@@ -160,10 +147,14 @@ class Journal {
     const bool there = std::filesystem::exists(path_, none);
     if (there && !resume) fail("{}: is there: continue it with --resume, or name another file", path_.string());
     int64_t kept = 0;
-    if (there) kept = read(options);
+    if (there) {
+      JournalText text = parse_journal(read_file(path_, kLargestJournal), options, path_.string());
+      kept = text.bytes;
+      trials_ = std::move(text.trials);
+    }
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (there ? 0 : O_EXCL), 0666);
     if (fd_ < 0 || (there && ::ftruncate(fd_, kept) != 0)) broken();
-    if (kept == 0) add(search_line(options));
+    if (kept == 0) add(journal_head(options));
   }
   ~Journal() {
     if (fd_ >= 0) ::close(fd_);
@@ -186,35 +177,6 @@ class Journal {
 
  private:
   [[noreturn]] void broken() const { fail("{}: cannot be written: {}", path_.string(), std::strerror(errno)); }
-
-  // Bytes of whole lines; the last may have been cut when a process ended.
-  int64_t read(const TuneOptions& options) {
-    const std::string text = read_file(path_, kLargestJournal);
-    size_t at = 0;
-    int64_t number = 0;
-    for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', at)) {
-      const std::string line = text.substr(at, end - at);
-      at = end + 1;
-      if (++number == 1) {
-        if (line != search_line(options)) {
-          const std::string expected = search_line(options);
-          const auto differs = std::ranges::mismatch(line, expected).in1 - line.begin();
-          const auto from = static_cast<size_t>(std::max<std::ptrdiff_t>(differs - 40, 0));
-          fail("{}:1: is of another search: \"{}\", expected \"{}\"", path_.string(), line.substr(from, 120),
-               expected.substr(std::min(from, expected.size()), 120));
-        }
-        continue;
-      }
-      std::optional<Trial> trial = parse_trial(line, options.ranges.size());
-      if (!trial) fail("{}:{}: expected a trial of {} values", path_.string(), number, options.ranges.size());
-      trials_.push_back(std::move(*trial));
-    }
-    // A first line that was cut is the only text without a whole one; a file of somebody else's stays as it is.
-    if (at == 0 && !search_line(options).starts_with(text)) {
-      fail("{}:1: expected the journal of a search, got {}", path_.string(), text.substr(0, 200));
-    }
-    return static_cast<int64_t>(at);
-  }
 
   std::filesystem::path path_;
   int fd_ = -1;
@@ -254,6 +216,46 @@ TuneRange parse_range(std::string_view text) {
   }
   out.low = number_in(text.substr(equals + 1, colon - equals - 1), text);
   out.high = number_in(high, text);
+  return out;
+}
+
+std::string journal_head(const TuneOptions& options) {
+  Json ranges = Json::array();
+  for (const TuneRange& range : options.ranges) {
+    ranges.push_back({{"name", range.name}, {"low", range.low}, {"high", range.high}, {"log", range.logarithmic}});
+  }
+  Json line = {{"search", name(options.search)},
+               {"seed", options.seed},
+               {"ranges", std::move(ranges)},
+               {"objective", options.objective}};
+  if (options.search == Search::grid) line["trials"] = options.trials;  // of which the grid is made
+  return json_text(line);
+}
+
+JournalText parse_journal(const std::string& text, const TuneOptions& options, const std::string& name) {
+  const std::string head = journal_head(options);
+  JournalText out;
+  size_t at = 0;
+  int64_t number = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', at)) {
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    if (++number == 1) {
+      if (line == head) continue;
+      const auto differs = std::ranges::mismatch(line, head).in1 - line.begin();
+      const auto from = static_cast<size_t>(std::max<std::ptrdiff_t>(differs - 40, 0));
+      fail(R"({}:1: is of another search: "{}", expected "{}")", name, line.substr(from, 120),
+           head.substr(std::min(from, head.size()), 120));
+    }
+    std::optional<Trial> trial = parse_trial(line, options.ranges.size());
+    if (!trial) fail("{}:{}: expected a trial of {} values", name, number, options.ranges.size());
+    out.trials.push_back(std::move(*trial));
+  }
+  // A first line that was cut is the only text without a whole one; a file of somebody else's stays as it is.
+  if (at == 0 && !head.starts_with(text)) {
+    fail("{}:1: expected the journal of a search, got {}", name, text.substr(0, 200));
+  }
+  out.bytes = static_cast<int64_t>(at);
   return out;
 }
 

@@ -61,4 +61,13 @@ TuneResult tune(const TuneOptions& options, const std::function<double(const std
                 const std::filesystem::path& journal = {}, bool resume = false, const std::atomic<bool>* stop = nullptr,
                 const std::function<void(int64_t)>& done = {});
 
+// What a journal's text holds. Fails (user) naming the line where it is of another search, or no journal.
+struct JournalText {
+  std::vector<Trial> trials;
+  int64_t bytes = 0;  // of whole lines; the last may have been cut when a process ended
+};
+JournalText parse_journal(const std::string& text, const TuneOptions& options, const std::string& name);
+// Its first line, without the line's end.
+std::string journal_head(const TuneOptions& options);
+
 }  // namespace sparkpilot::sim

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 
+#include "base/random.h"
 #include "base/test_error.h"
 #include "base/test_files.h"
 
@@ -122,6 +123,40 @@ TEST(Tune, JournalsOfOtherSearchesAreRefused) {
     std::ofstream(file) << head << line << "\n";
     EXPECT_NE(error(options_of(Search::random, 9)).find(":2: expected a trial"), std::string::npos) << line;
   }
+}
+
+// Bytes of a journal that were changed, lost or doubled: trials or an error of the user's, never anything else.
+TEST(Tune, DamagedJournalsAreReadOrRefused) {
+  const TuneOptions options = options_of(Search::random, 5);
+  std::string good = journal_head(options) + "\n";
+  for (int i = 0; i < 3; ++i) good += "{\"values\":[0.5,-1.25e-3],\"cost\":1.5}\n{\"values\":[1,0],\"cost\":null}\n";
+  const JournalText whole = parse_journal(good + "{\"val", options, "journal");
+  EXPECT_EQ(whole.trials.size(), 6U);
+  EXPECT_EQ(whole.bytes, std::ssize(good));
+  EXPECT_FALSE(whole.trials[1].cost);
+  Random random(7);
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::string text = good;
+    const auto place = [&] { return static_cast<size_t>(random.uniform() * static_cast<double>(text.size())); };
+    for (int change = 0; change < 3; ++change) {
+      const size_t at = place();
+      if (change == 0) text[at] = static_cast<char>(random.uniform() * 256);
+      else if (change == 1) text.erase(at, 1 + place() % 4);
+      else text.insert(at, text.substr(place(), 5));
+    }
+    try {
+      for (const Trial& trial : parse_journal(text, options, "journal").trials) {
+        EXPECT_EQ(trial.values.size(), 2U);
+        EXPECT_TRUE(!trial.cost || std::isfinite(*trial.cost));
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::user);
+      EXPECT_TRUE(std::string(error.what()).starts_with("journal:")) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(Tune, RangesAreRead) {

@@ -75,7 +75,7 @@ struct Metrics {
   N alive, diverged;  // 1 until the state leaves every bound; the step of that
   N last_speed, last_offset, last_distance;
   N plans, long_jerk, long_jerk_lost, long_acceleration, deceleration_max;  // at 20 Hz
-  N gap_min, closing_max, collided;  // closing_max: of the closing speed per gap, 1/s
+  N gap_min, margin_min, closing_max, collided;  // closing_max: of the closing speed per gap, 1/s
 };
 
 template <class N>
@@ -220,7 +220,7 @@ SIM_FN WorldState<N, Control> beginning(const CourseConstants<N>& c) {
   s.metrics.alive = N(1);
   s.metrics.last_speed = c.speed;
   s.metrics.last_offset = c.start_offset;
-  s.metrics.gap_min = N(kNoGap);
+  s.metrics.gap_min = s.metrics.margin_min = N(kNoGap);
   return s;
 }
 
@@ -245,6 +245,16 @@ SIM_FN void add_to(N& sum, N& lost, N x) {
   const N y = x - lost, t = sum + y;
   lost = (t - sum) - y;
   sum = t;
+}
+
+// The gap from which a car at speed v need not hit the one ahead at speed `lead`, whatever that does (SafeGap).
+template <class N>
+SIM_FN N safe_gap(N v, N lead) {
+  constexpr SafeGap k;
+  const N after = v + N(k.response * k.accel);
+  const N own = mul_add(after * after, N(1 / (2 * k.brake)),
+                        mul_add(v, N(k.response), N(0.5 * k.accel * k.response * k.response)));
+  return max(neg_mul_add(lead * lead, N(1 / (2 * k.lead_brake)), own), N(0));
 }
 
 // The car ahead, at 20 Hz: where it is now, and what the planner asks for because of it. `row`: the table's, where
@@ -285,6 +295,7 @@ SIM_FN void follow(const RunSettings& run, int step, bool tables, const CourseRo
   x.collided = select(counts && (l.gap <= N(0)), N(1), x.collided);
   if (step < run.warm_up) return;
   x.gap_min = select(counts, min(x.gap_min, l.gap), x.gap_min);
+  x.margin_min = select(counts, min(x.margin_min, l.gap - safe_gap(v, speed)), x.margin_min);
   x.closing_max = select(counts, max(x.closing_max, closing / gap), x.closing_max);
 }
 
@@ -480,7 +491,10 @@ inline WorldResult result_of(const WorldState<double, Control>& s) {
   r.speed_rmse = sqrt(m.speed * each);
   r.longitudinal_jerk_rms = m.plans > 0 ? sqrt(m.long_jerk / m.plans) : 0;
   r.deceleration_max = m.deceleration_max;
-  if (m.gap_min < kNoGap) r.gap_min = m.gap_min;
+  if (m.gap_min < kNoGap) {
+    r.gap_min = m.gap_min;
+    r.safety_margin_min = m.margin_min;
+  }
   if (m.closing_max > 0) r.time_to_collision_min = 1 / m.closing_max;
   r.collided = m.collided > 0.5;
   if (m.alive < 0.5) r.diverged = static_cast<int64_t>(m.diverged);

@@ -83,6 +83,16 @@ struct CarFollowing {
   double accel = 1.4, brake = 2.0, max_brake = 3.5;  // m/s^2
 };
 
+// The safe gap of responsibility-sensitive safety (S. Shalev-Shwartz, S. Shammah, A. Shashua, arXiv:1708.06374,
+// definition 1): while the car ahead brakes at most by lead_brake to a stop, a car that speeds up by `accel` for the
+// time of its response and brakes by `brake` behind that does not reach it:
+//   max(0, v response + accel response^2 / 2 + (v + accel response)^2 / (2 brake) - lead^2 / (2 lead_brake)).
+// The paper leaves the numbers open; these are those that Intel's ad-rss-lib begins with.
+struct SafeGap {
+  double response = 1;                            // s
+  double accel = 3.5, brake = 4, lead_brake = 8;  // m/s^2
+};
+
 // Standard deviations of normal noise on what controllers see, new in every step.
 struct Noise {
   double angle = 0;         // degrees of the wheel
@@ -131,11 +141,14 @@ struct WorldResult {
   double offset_max = 0;                       // m, from the middle of the lane
   double speed_rmse = 0;                       // m/s
   // At 20 Hz: change of the car's acceleration over 50 ms, its greatest deceleration; and what the car ahead is to it,
-  // if there is one in the figures' time: gap in m, and gap per closing speed in s (none: it never closed in), both up
-  // to a collision.
+  // if there is one in the figures' time: gap in m, gap beyond the safe one (SafeGap) in m, and gap per closing speed
+  // in s (none: it never closed in), all up to a collision.
   double longitudinal_jerk_rms = 0, deceleration_max = 0;
-  std::optional<double> gap_min, time_to_collision_min;
-  bool collided = false;                       // the gap was 0 or less, at any time before a divergence
+  std::optional<double> gap_min, safety_margin_min, time_to_collision_min;
+  bool collided = false;  // the gap was 0 or less, at any time before a divergence
+  // Of the planner mpc, at any time before a divergence: plans whose iterations were over before they were solved, and
+  // plans that break a limit by more than kMpcTolerance because it cannot be kept. Other planners have none.
+  std::optional<double> unsolved_plans, infeasible_plans;
   std::optional<int64_t> diverged;             // the step in which the state left every bound
   double speed = 0, offset = 0, distance = 0;  // at the end, or at the step before the divergence
   bool operator==(const WorldResult&) const = default;

@@ -113,7 +113,16 @@ class KeptWorlds final : public SteppedWorlds {
   bool diverged(int64_t i) const override { return states_.get()[place(i, kStates, kAliveField)] < Real(0.5); }
   bool collided(int64_t i) const override { return states_.get()[place(i, kStates, kCollidedField)] > Real(0.5); }
   WorldResult result(int64_t i) const override {
-    return outside_result<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_), steps(i));
+    WorldResult r =
+        outside_result<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_), steps(i));
+    const Planned& group = mpc_[static_cast<size_t>(i / lanes_)];
+    const int64_t lane = i % lanes_;
+    if (!group.states || get_fields<MpcPlannerConstants<double>>(group.constants.get(), lane, lanes_).plans < 0.5) {
+      return r;
+    }
+    // As for its other figures, the plan behind a last step that ends on a plan's time is none of its own.
+    tell_plans(get_fields<MpcPlanner<double>>(group.states.get(), lane, lanes_), steps(i) % kStepsPerPlan != 0, r);
+    return r;
   }
   std::array<double, kTraceColumns> trace_row(int64_t i) const override {
     return scalar::trace_row(steps(i) - 1, get_fields<WorldConstants<double, Control>>(constants_.get(), i, lanes_),
@@ -176,7 +185,9 @@ class KeptWorlds final : public SteppedWorlds {
     const auto begun = converted<Mpc, Real>(beginning_mpc(spec));
     auto k = converted<MpcPlannerConstants<Real>, Real>(prepare_mpc(spec));
     Mpc planned = begun;
-    if (plans) plan_by_mpc(k, s.motion, s.steering.wheel, s.lead, s.target_speed, planned, s.target);
+    if (plans) {
+      plan_by_mpc(k, s.motion, s.steering.wheel, s.lead, s.target_speed, s.metrics.alive, planned, s.target);
+    }
     const int64_t first = world - world % lanes_;
     for (int64_t i = new_here ? first : world; i < (new_here ? first + lanes_ : behind(world)); ++i) {
       const bool own = i >= world && i < behind(world);
@@ -225,13 +236,13 @@ class KeptWorlds final : public SteppedWorlds {
         return Control::kTorque ? advance_outside_torque(call, arrays) : advance_outside_angle(call, arrays);
       }
     }
-    advance_outside<Real, Control>(call, *reinterpret_cast<const OutsideInput<Real>*>(inputs),
-                                   *reinterpret_cast<const Constants*>(constants), WorldRings<Real>(rings, 1),
-                                   *reinterpret_cast<State*>(states), features,
-                                   reinterpret_cast<Mpc*>(mpc.states.get()), [&](State& s, Mpc& planner) {
-                                     plan_by_mpc(*reinterpret_cast<MpcPlannerConstants<Real>*>(mpc.constants.get()),
-                                                 s.motion, s.steering.wheel, s.lead, s.target_speed, planner, s.target);
-                                   });
+    advance_outside<Real, Control>(
+        call, *reinterpret_cast<const OutsideInput<Real>*>(inputs), *reinterpret_cast<const Constants*>(constants),
+        WorldRings<Real>(rings, 1), *reinterpret_cast<State*>(states), features,
+        reinterpret_cast<Mpc*>(mpc.states.get()), [&](State& s, Mpc& planner) {
+          plan_by_mpc(*reinterpret_cast<MpcPlannerConstants<Real>*>(mpc.constants.get()), s.motion, s.steering.wheel,
+                      s.lead, s.target_speed, s.metrics.alive, planner, s.target);
+        });
   }
 
   const int64_t lanes_, groups_;

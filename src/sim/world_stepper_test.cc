@@ -129,20 +129,23 @@ void expect_controller_outside_is_inside(Lateral lateral) {
   }
 }
 
-// As varied(), but most have the planner mpc.
+// As varied(), but most have the planner mpc, and some of these limits that plans break.
 WorldSpec planned(int64_t i) {
   WorldSpec w = varied(i);
   if (i % 4 != 1) w.following.planner = Planner::mpc;
+  if (i % 2 == 0) w.mpc.danger_cost = 1e5, w.mpc.danger_factor = 1, w.mpc.limit_cost = 1;
   return w;
 }
 
 TEST(WorldStepper, HasThePlannerMpc) {
   constexpr int64_t kWorlds = 37;
-  constexpr int kSteps = 203, kRestart = 61;
+  constexpr int kSteps = 203, kRestart = 63;  // one ends between plans, one with a plan that is not its own
   const auto expected =
       run_worlds(kWorlds, planned, {.tyres = Tyres::saturating, .steps = kSteps, .seed = 5, .number = Number::single});
   const auto expected_late = run_worlds(
       kWorlds, planned, {.tyres = Tyres::saturating, .steps = kSteps - kRestart, .seed = 5, .number = Number::single});
+  EXPECT_GT(std::ranges::count_if(expected, [](const WorldResult& r) { return r.infeasible_plans.value_or(0) > 0; }),
+            3);
   std::vector<int> restarts(kWorlds, -1);
   for (size_t i = 0; i < restarts.size(); i += 3) restarts[i] = kRestart;  // at other times within a planner's step
   for_each_number([&](Number number) {

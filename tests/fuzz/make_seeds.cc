@@ -17,6 +17,7 @@
 #include "sim/car_file.h"
 #include "sim/results.h"
 #include "sim/test_challenge.h"
+#include "sim/tune.h"
 #include "stack/test_files.h"
 #include "tensor/npy.h"
 #include "tensor/safetensors.h"
@@ -115,6 +116,16 @@ void write_courses(const fs::path& folder) {
         "time_s,speed_m_per_s,curvature_per_m,lead_gap_m,lead_speed_m_per_s\n0,20,0,30,18\n2,20,0,,\n3,20,0,9,5\n");
   write(folder / "challenge",
         "t,vEgo,aEgo,roll,targetLateralAcceleration,steerCommand\n0,20,0,0,0.4,0.1\n1,20,0,0,0.8,\n");
+}
+
+// The first byte says what follows (sim/tune_fuzz.cc).
+void write_searches(const fs::path& folder) {
+  write(folder / "range", "rki=0.01:1");
+  write(folder / "logarithmic", "rki=1e-2:1:log");
+  const std::string trials = "{\"values\":[0.5,0.25],\"cost\":1.5}\n{\"values\":[1,0],\"cost\":null}\n{\"val";
+  write(folder / "trials", "t" + trials);
+  const sim::TuneOptions options{.ranges = {{"kp", 0.2, 3, true}, {"ki", 0, 1}}, .objective = "fuzz"};
+  write(folder / "journal", "j" + sim::journal_head(options) + "\n" + trials);
 }
 
 // Each case twice: as it is, and with its data as constants.
@@ -243,10 +254,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target :
-       {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz", "reader_fuzz",
-        "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz", "adapter_fuzz", "results_fuzz",
-        "scenario_file_fuzz", "challenge_route_fuzz", "car_file_fuzz", "car_signals_fuzz"})
+  for (const char* target : {"import_fuzz",      "run_fuzz",         "pickle_fuzz",        "npy_fuzz",
+                             "safetensors_fuzz", "dataset_fuzz",     "reader_fuzz",        "timeline_fuzz",
+                             "doctor_fuzz",      "monitor_fuzz",     "elf_fuzz",           "fatbin_fuzz",
+                             "adapter_fuzz",     "results_fuzz",     "scenario_file_fuzz", "challenge_route_fuzz",
+                             "car_file_fuzz",    "car_signals_fuzz", "tune_fuzz",          "config_file_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -261,6 +273,10 @@ int main(int argc, char** argv) {
   sparkpilot::write_courses(root / "scenario_file_fuzz");
   sparkpilot::write(root / "car_file_fuzz" / "car", sparkpilot::sim::car_text({"car", {}, {}}, {{"mass_kg", "log"}}));
   sparkpilot::write(root / "challenge_route_fuzz" / "route", sparkpilot::sim::integer_route(1, 110, 105));
+  sparkpilot::write_searches(root / "tune_fuzz");
+  sparkpilot::write(
+      root / "config_file_fuzz" / "settings",
+      "# mine\nprecision = \"fp16\"\nthreads = 4\ndata = \"~/data\"\nnever = 1\n[table]\na = [1, 2.5, 2020-01-01]\n");
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
   sparkpilot::write_machine_at_work(root / "monitor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz", "car_signals_fuzz"}) sparkpilot::write_logs(root / target);
