@@ -115,8 +115,21 @@ struct Count {
   int slices = 0, parts = 0;
 };
 
+// Whether the map says that any axis of any output runs along this axis of this input.
+bool is_source(const Example& example, size_t input, int axis) {
+  for (size_t o = 0; o < example.outputs.size(); ++o) {
+    if (!example.outputs[o].present()) continue;
+    for (int d = 0; d < example.outputs[o].shape().rank(); ++d) {
+      const AxisSource source = example.source(o, d, input);
+      if (source.axis == axis && (source.kind == AxisSource::same || source.kind == AxisSource::window)) return true;
+    }
+  }
+  return false;
+}
+
 // Changes slices of one input along one of its axes.
 void change_slices(const Example& example, const std::vector<Tensor>& fresh, size_t input, int axis, Count& count) {
+  if (!is_source(example, input, axis)) return;  // nothing is said that could be wrong
   const Tensor& tensor = example.inputs[input];
   std::map<std::pair<size_t, int>, std::vector<Range>> windows;  // by output and axis
   constexpr int64_t kAll = 24;

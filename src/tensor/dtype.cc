@@ -83,6 +83,18 @@ double decode_small(const SmallFloat& f, uint32_t code) {
   return sign ? -value : value;
 }
 
+// The same of one type, looked up.
+template <DType dtype>
+double decode(uint32_t code) {
+  static const auto values = [] {
+    std::array<double, 256> out{};
+    const SmallFloat f = small_float(dtype);
+    for (uint32_t i = 0; i < 2u << (f.exponent + f.mantissa); ++i) out[i] = decode_small(f, i);
+    return out;
+  }();
+  return values[code];
+}
+
 // Largest finite magnitude code (without sign).
 uint32_t largest_code(const SmallFloat& f) {
   const uint32_t all = (1u << (f.exponent + f.mantissa)) - 1;
@@ -191,15 +203,15 @@ double load_element(DType dtype, const void* data, int64_t index) {
     case DType::u4: return byte(index / 2) >> (index % 2 * 4) & 15;
     case DType::i2: return static_cast<int8_t>((byte(index / 4) >> (index % 4 * 2) & 3) << 6) >> 6;
     case DType::u2: return byte(index / 4) >> (index % 4 * 2) & 3;
-    case DType::f4e2m1: return decode_small(small_float(dtype), byte(index / 2) >> (index % 2 * 4) & 15u);
+    case DType::f4e2m1: return decode<DType::f4e2m1>(byte(index / 2) >> (index % 2 * 4) & 15u);
     case DType::f8e8m0: {
       const uint8_t code = byte(index);
       return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
     }
-    case DType::f8e4m3fn:
-    case DType::f8e4m3fnuz:
-    case DType::f8e5m2:
-    case DType::f8e5m2fnuz: return decode_small(small_float(dtype), byte(index));
+    case DType::f8e4m3fn: return decode<DType::f8e4m3fn>(byte(index));
+    case DType::f8e4m3fnuz: return decode<DType::f8e4m3fnuz>(byte(index));
+    case DType::f8e5m2: return decode<DType::f8e5m2>(byte(index));
+    case DType::f8e5m2fnuz: return decode<DType::f8e5m2fnuz>(byte(index));
     default: break;
   }
   double out = 0;
