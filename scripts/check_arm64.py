@@ -4,8 +4,9 @@
   scripts/check_arm64.py [--native build] [--arm build-aarch64] [--only PART...]
 
 Runs both on the same inputs, the Arm one under qemu (user mode), and compares results: networks in every precision, logs and
-videos, adapters, a short training, simulations, the table of ops; reads the GPU code inside with our own `stack audit`; and
-counts the instructions of products, convolutions and attention. `make arm64` calls it. Ends with 4 if a check fails.
+videos, adapters, a short training, simulations, the table of ops, ONNX's own cases; reads the GPU code inside with our own
+`stack audit`; and counts the instructions of products, convolutions and attention. `make arm64` calls it. Ends with 4 if a check
+fails.
 """
 
 import argparse
@@ -41,7 +42,7 @@ SHARES = {
     "product_int8": (16, 0.7),
     "conv3x3": (4, 0.7),
     "conv1x1": (4, 0.7),
-    "conv1x1_bf16": (16, 0.6),  # rows are packed, and results rounded, for few products
+    "conv1x1_bf16": (16, 0.7),
     "product_row": (4, 0.2),  # reads a weight for each product; what a run takes besides differs
     "depthwise3x3": (4, 0.2),
     "attention": (4, 0.7),
@@ -155,6 +156,19 @@ class Check:
             text = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
             self.say(report["passed"] > 1000 and report["failed"] == 0, f"ops check on {cpu or 'the emulator'}", text)
 
+    def conformance(self) -> None:
+        """ONNX's own cases, whose expected outputs are other programs'."""
+        runner = [str(ROOT / "tests" / "conformance" / "run.sh"), str(self.folder / "cases")]
+        for cpu in self.processors:
+            text = self.run([*runner, *self.on(cpu), str(self.build / "conformance"), "--json"], codes=(0, 4, 77))
+            if text.startswith("skipped"):
+                print(f"       conformance: {text.strip()}", flush=True)
+                return
+            report = json.loads(text)
+            text = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
+            good = report["passed"] > 1300 and report["failed"] == 0
+            self.say(good, f"ONNX's own cases on {cpu or 'the emulator'}", text)
+
     def readers(self) -> None:
         segment = self.segment()
         expected, got = self.both("route", "info", segment, "--json", "--quiet")
@@ -239,7 +253,7 @@ class Check:
         return path
 
 
-PARTS = ["program", "instructions", "networks", "ops", "readers", "adapters", "training", "simulation", "drive"]
+PARTS = ["program", "instructions", "networks", "ops", "conformance", "readers", "adapters", "training", "simulation", "drive"]
 
 
 def main() -> None:

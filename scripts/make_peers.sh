@@ -2,10 +2,11 @@
 # Makes .venv with the engines that bench/ and `--peer` compare with, from Python's package index. Does nothing for those
 # that are there.
 #
-#   scripts/make_peers.sh [onnxruntime|pytorch|tinygrad|learning|training]...        without names: the first three
+#   scripts/make_peers.sh [onnxruntime|pytorch|tinygrad|learning|training|formats]...        without names: the first three
 #
 # `learning` is Gymnasium, Stable-Baselines3 and mypy, with PyTorch, for the tests of the Python package; `training` is PEFT, with
-# PyTorch, for bench/peers/check_peft.py, compare_training.py, compare_gradients.py and make_peft_goldens.py.
+# PyTorch, for bench/peers/check_peft.py, compare_training.py, compare_gradients.py and make_peft_goldens.py; `formats` is pycapnp and
+# SPDX's tools, which tests hold route logs and the list of what a package is made of against.
 #
 # .venv then takes 0.3 GB for ONNX Runtime with what bench/ needs, 40 MB for tinygrad, and 4.1 GB for PyTorch: its package
 # for x86-64 does not start without CUDA's libraries, even on a machine without a GPU. What it needs only to compile
@@ -63,13 +64,18 @@ training() {
   install --no-deps peft==0.21.2 transformers==5.24.0 accelerate==1.15.0
 }
 
+formats() {
+  local wanted=(pycapnp==2.2.4 zstandard==0.25.0 numpy spdx-tools==0.8.5 packageurl-python==0.17.6)
+  there "${wanted[@]}" || install "${wanted[@]}"
+}
+
 [ -x .venv/bin/python ] || python3 -m venv .venv
 [ $# -gt 0 ] || set -- onnxruntime tinygrad pytorch
 for peer in "$@"; do
   case "$peer" in
-    onnxruntime | tinygrad | pytorch | learning | training) "$peer" ;;
+    onnxruntime | tinygrad | pytorch | learning | training | formats) "$peer" ;;
     *)
-      echo "make_peers: no peer named '$peer' (onnxruntime, pytorch, tinygrad, learning, training)" >&2
+      echo "make_peers: no peer named '$peer' (onnxruntime, pytorch, tinygrad, learning, training, formats)" >&2
       exit 2
       ;;
   esac

@@ -13,9 +13,11 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
+import urllib.parse
 import uuid
 
 # Headers whose code becomes part of the program; it is linked with nothing of them.
@@ -47,8 +49,9 @@ def package(name, distribution):
         out["versionInfo"] = version
         if homepage:
             out["homepage"] = homepage
+        quoted = urllib.parse.quote(f"{name}@{version}", safe="@:")  # an address has no plus sign
         out["externalRefs"] = [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
-                                "referenceLocator": f"pkg:deb/{distribution}/{name}@{version}?arch={architecture}"}]
+                                "referenceLocator": f"pkg:deb/{distribution}/{quoted}?arch={architecture}"}]
     return out
 
 
@@ -62,7 +65,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", required=True)
     parser.add_argument("--depends", required=True, help="as in a package's control file")
-    parser.add_argument("--distribution", default="debian", help="of the packages' addresses")
+    parser.add_argument("--distribution", default=platform.freedesktop_os_release()["ID"], help="of the packages' addresses")
     parser.add_argument("root", type=pathlib.Path)
     flags = parser.parse_args()
     if not flags.root.is_dir():

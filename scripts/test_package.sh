@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs a package in a fresh root, uses it there without a network as an ordinary user, and removes it.
+# Installs a package in a fresh root, uses it there without a network as an ordinary user, compiles programs that use it, and
+# removes it.
 #
 #   scripts/test_package.sh [FILE.deb]       as root; by default the one in out for this architecture
 #
 # Packs again from BUILD (build), too, and compares the bytes, if it is of this architecture; of another one, whose programs the
-# kernel must know how to run, it does not. SUITE and MIRROR choose the distribution: by default what apt is
-# set up for here. KEEP=DIR makes the root there and leaves it; a root that is there is used again.
+# kernel must know how to run, it does not, and compiles one program only. SUITE and MIRROR choose the distribution: by default
+# what apt is set up for here. KEEP=DIR makes the root there and leaves it; a root that is there is used again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=${1:-$(echo out/sparkpilot_*_"$(dpkg --print-architecture)".deb)}
@@ -20,6 +21,13 @@ wrong() { echo "test_package: $*" >&2; exit 4; }
 architecture=$(dpkg-deb -f "$package" Architecture)
 again=$(mktemp -d)
 root=${KEEP:-$again/root}
+# What is installed besides to use it: MPI, NumPy, and what programs that use it are compiled with.
+compilers=(gcc libc6-dev pkg-config)
+if [ "$architecture" = "$(dpkg --print-architecture)" ]; then
+  mapfile -t suggested < <(dpkg-deb -f "$package" Suggests | tr -d ' ' | tr ',' '\n' | grep -vx python3)
+  compilers+=(make "${suggested[@]}")
+fi
+besides=(openmpi-bin python3-numpy "${compilers[@]}")
 trap 'rm -rf "$again"' EXIT
 if [ "$architecture" = "$(dpkg --print-architecture)" ]; then
   say "packed again from $build: the same bytes"
@@ -46,7 +54,7 @@ offline() {
 
 say "installed with what it depends on"
 cp "$package" "$root/tmp/sparkpilot.deb"
-in_root apt-get purge -y -qq --auto-remove openmpi-bin python3-numpy sparkpilot >/dev/null 2>&1 || true  # of a run before that failed, with KEEP
+in_root apt-get purge -y -qq --auto-remove "${besides[@]}" sparkpilot >/dev/null 2>&1 || true  # of a run before that failed, with KEEP
 before=$(in_root dpkg-query -W -f '${Package}\n' | sort)
 in_root apt-get update -qq
 in_root apt-get install -y -qq --no-install-recommends /tmp/sparkpilot.deb >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be installed"; }
@@ -57,6 +65,14 @@ for library in $(grep -E '/lib[^/]*\.so\.[0-9]+$' "$again/files"); do
   grep -qF "$(basename "$library") " "$again/known" || wrong "the loader does not know $library"
   ! in_root ldd "$library" | grep 'not found' || wrong "$library lacks a library"
 done
+
+if .venv/bin/python -c 'import spdx_tools, packageurl' 2>/dev/null; then
+  say "SPDX's tools read the list of what it is made of"
+  .venv/bin/python tests/sbom_test.py --list "$root/usr/share/doc/sparkpilot/sparkpilot.spdx.json" ||
+    wrong "the list of what it is made of is not valid"
+else
+  say "the list of what it is made of is not checked: .venv has no SPDX tools (scripts/make_peers.sh formats)"
+fi
 
 say "used without a network by an ordinary user"
 rm -rf "$root/tmp/home" && mkdir -m 777 "$root/tmp/home"
@@ -100,8 +116,31 @@ offline "$run --out one >/dev/null && mpirun --oversubscribe -np 2 $run --out tw
   wrong "two processes do not give what one gives"
 grep -q '"processes": 2' "$root/tmp/home/two.json" || wrong "mpirun started two runs, not two processes of one"
 
+say "used by other programs"
+in_root apt-get install -y -qq --no-install-recommends "${compilers[@]}" >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "what it suggests cannot be installed"; }
+block() { # of a page: what is between the lines ```LANGUAGE and ```
+  sed -n "/^\`\`\`$2\$/,/^\`\`\`\$/{//!p}" "$1"
+}
+mkdir -m 777 "$root/tmp/home/app"
+block docs/install.md c >"$root/tmp/home/main.c"
+compile=$(grep -o '^`cc main\.c [^`]*`' docs/install.md | tr -d '`') || wrong "docs/install.md does not say how main.c is compiled"
+said=$(offline "$compile && ./a.out tiny_driving_policy.onnx") || wrong "the program in C of docs/install.md cannot be compiled or run"
+[[ "$said" =~ ^outputs\ has\ [0-9]+\ bytes$ ]] || wrong "the program in C of docs/install.md says $said"
+echo "$said"
+if [ "$architecture" = "$(dpkg --print-architecture)" ]; then
+  cp tests/sim_env_test.c "$root/tmp/home"
+  offline "cc -std=c99 -Wall -Wextra -Wpedantic -Werror sim_env_test.c -lsparkpilot_sim -lm -o sim_env_test && ./sim_env_test" ||
+    wrong "the simulated worlds cannot be used from C"
+  block README.md cmake >"$root/tmp/home/app/CMakeLists.txt"
+  cp examples/build_graph.cc "$root/tmp/home/app/main.cc"
+  offline "cmake -S app -B app/build >/dev/null && cmake --build app/build >/dev/null && app/build/app" ||
+    wrong "a program in C++ cannot be built by CMake or run"
+else
+  say "not tried for $architecture: a program in C++ and one of simulated worlds (an emulator compiles slowly)"
+fi
+
 say "removed"
-in_root apt-get purge -y -qq openmpi-bin python3-numpy sparkpilot >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be removed"; }
+in_root apt-get purge -y -qq "${besides[@]}" sparkpilot >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be removed"; }
 left=$(while read -r file; do [ -d "$root$file" ] || [ ! -e "$root$file" ] || echo "$file"; done <"$again/files")
 [ -z "$left" ] || wrong "it left $left"
 for folder in usr/share/sparkpilot usr/lib/python3/dist-packages/sparkpilot; do

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The Python package's tests (tests/python) with what Python's package index has today in place of the distribution's packages:
-# NumPy 2, PyTorch, Gymnasium, Stable-Baselines3 and a fresh environment for the wheel. `make test-python` builds first.
+# NumPy 2, PyTorch, Gymnasium, Stable-Baselines3, pycapnp, SPDX's tools and a fresh environment for the wheel. `make test-python`
+# builds first.
 #
 #   scripts/test_python.sh [NAME...]        by default all: tests/python/NAME_test.py
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/make_peers.sh onnxruntime learning
+scripts/make_peers.sh onnxruntime learning formats
 python=$PWD/.venv/bin/python
 for module in build/python/sparkpilot/_core.*.so; do
   "$python" -c 'import sys, sysconfig; sys.exit(not sys.argv[1].endswith("_core" + sysconfig.get_config_var("EXT_SUFFIX")))' "$module" || {
@@ -17,6 +18,8 @@ if [ $# -eq 0 ]; then
   echo "== the environment by ctypes, and the NumPy example of an algorithm"
   "$python" tests/sim_env_gym_test.py build/libsparkpilot_sim.so
   SPARKPILOT_TEST_PYTHON=$python build/e2e_test --gtest_brief=1 --gtest_filter=SimAlgorithm.TheExampleInNumPyDrivesNearlyAsTheBuiltInOne
+  echo "== the list of what a package is made of, by SPDX's tools"
+  "$python" tests/sbom_test.py
 fi
 [ $# -gt 0 ] || set -- $(cd tests/python && printf '%s\n' *_test.py | sed 's/_test\.py$//')
 failed=0

@@ -28,8 +28,12 @@ in_root() {
 }
 
 say "the last commit"
-mkdir -p "$root/src/sparkpilot"
-git archive --format=tar HEAD | tar -x -C "$root/src/sparkpilot"
+tree=$root/src/sparkpilot
+[ -d "$tree/.git" ] || git init -q "$tree"
+git -C "$tree" fetch -q "$PWD" HEAD
+git -C "$tree" reset -q FETCH_HEAD  # files that are as they were keep their times, and what was built of them
+git -C "$tree" checkout -q -- .
+git -C "$tree" clean -qfd
 in_root /src/sparkpilot/scripts/install_deps.sh
 say "configured and built with $(in_root g++ --version | head -1)"
 in_root sh -c "cd /src/sparkpilot && cmake --preset release && cmake --build build -j$jobs"

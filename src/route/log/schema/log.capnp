@@ -124,7 +124,7 @@ struct PandaState @0xa7649e2575e4591e {
   voltage @0 :UInt32; current @1 :UInt32; ignitionLine @2 :Bool; controlsAllowed @3 :Bool;
   gasInterceptorDetectedDEPRECATED @4 :Bool; startedSignalDetectedDEPRECATED @5 :Bool; hasGpsDEPRECATED @6 :Bool;
   rxBufferOverflow @7 :UInt32; txBufferOverflow @8 :UInt32; gmlanSendErrsDEPRECATED @9 :UInt32;
-  pandaType @10 :PandaType; fanSpeedRpmDEPRECATED @11 :UInt16; usbPowerModeDEPRECATED @12 :UInt16;
+  pandaType @10 :PandaType; fanSpeedRpmDEPRECATED @11 :UInt16; usbPowerModeDEPRECATED @12 :UsbPowerModeDEPRECATED;
   ignitionCan @13 :Bool; safetyModel @14 :Car.CarParams.SafetyModel; faultStatus @15 :FaultStatus;
   powerSaveEnabled @16 :Bool; uptime @17 :UInt32; faults @18 :List(FaultType); safetyRxInvalid @19 :UInt32;
   safetyParamDEPRECATED @20 :Int16; harnessStatus @21 :HarnessStatus; heartbeatLost @22 :Bool;
@@ -133,6 +133,7 @@ struct PandaState @0xa7649e2575e4591e {
   canState1 @30 :AnyPointer; canState2 @31 :AnyPointer; safetyRxChecksInvalid @32 :Bool;
   spiChecksumErrorCount @33 :UInt16; fanStallCount @34 :UInt8; sbu1Voltage @35 :Float32; sbu2Voltage @36 :Float32;
   enum FaultStatus { none @0; faultTemp @1; faultPerm @2; }
+  enum UsbPowerModeDEPRECATED { none @0; client @1; cdp @2; dcp @3; }
   enum FaultType {
     relayMalfunction @0; unusedInterruptHandled @1; interruptRateCan1 @2; interruptRateCan2 @3; interruptRateCan3 @4;
     interruptRateTach @5; interruptRateGmlanDEPRECATED @6; interruptRateInterrupts @7; interruptRateSpiDma @8;
