@@ -48,7 +48,7 @@ size_t end_of_quotes(std::string_view text, size_t at) {
   return text.size();
 }
 
-// Within a word there are none.
+// A quote within a word begins no text.
 bool begins_quotes(std::string_view text, size_t at) {
   constexpr std::string_view kBefore = " \t\r\n=[{,.";
   return (text[at] == '"' || text[at] == '\'') && (at == 0 || kBefore.find(text[at - 1]) != std::string_view::npos);
