@@ -245,11 +245,12 @@ void arithmetic(std::vector<WordCase>& out) {
   y.clear();
   for (size_t t = 0; t < kThreads; ++t) {
     const float a = x[t], b = x[kThreads + t], c = x[2 * kThreads + t];
-    // Sums and products of two f32 rounded by way of double are rounded once.
-    const auto product = static_cast<float>(static_cast<double>(a) * b),
-               square = static_cast<float>(static_cast<double>(c) * c);
+    // Sums and products of two f32 rounded by way of double are rounded once. Volatile: for Arm this room is compiled
+    // with contraction, which else sees through the casts.
+    const volatile float product = static_cast<float>(static_cast<double>(a) * b),
+                         square = static_cast<float>(static_cast<double>(c) * c);
     y.insert(y.end(), {static_cast<float>(static_cast<double>(product) + c), std::fma(a, b, c), a / b,
-                       std::sqrt(square), std::fma(a, b, -c)});
+                       std::sqrt(static_cast<float>(square)), std::fma(a, b, -c)});
   }
   out.push_back(exactly("rounded_once", x, y));
   // Eighths, whose sums are exact in any order.
