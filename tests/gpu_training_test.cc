@@ -163,6 +163,39 @@ TEST_F(GpuTraining, VisionAsOnTheCpu) {
   as_on_the_cpu("vision", {"rtx4090"}, {2, 1, 1e-4}, 2e-3);  // it enlarges rounding errors
 }
 
+// Frozen weights of 8 and 4 bits are decoded in each step, as on the CPU, and take less of the GPU's memory.
+TEST_F(GpuTraining, ABaseOfFewerBitsAsOnTheCpu) {
+  NEEDS_IMAGES();
+  const Steps steps{2, 1, 1e-3};
+  for (const char* role : {"policy", "vision"}) {
+    const std::vector<StudentNetwork> networks = {
+        zoo_network(folder_.path(), role, std::string("tiny_driving_") + role)};
+    const RandomSamples samples(networks, 100);
+    std::map<Precision, int> memory;
+    for (const Precision base : {Precision::fp32, Precision::fp8, Precision::fp4}) {
+      SCOPED_TRACE(std::string(role) + " " + std::string(name(base)));
+      StudentOptions options{.networks = networks, .batch = 1};
+      options.adapter = {.kind = AdapterKind::lora, .rank = 2};
+      options.base = base;
+      const Student student(options, samples.fields());
+      const Trained cpu = train_on(student, samples, "cpu", steps);
+      emulate("rtx4090");
+      {
+        TrainingProgram program = student.program({.session = {.device = "cuda", .threads = 1, .tune = Tune::off}});
+        samples.give(program, 0, [&](const std::string& input) { return program.input(input); });
+        program.run_gradients();
+      }
+      memory[base] = driver_count("most memory");
+      const Trained gpu = train_on(student, samples, "cuda", steps);
+      expect_same(gpu, cpu, 2e-3);
+      expect_few_copies(gpu, steps, false);
+      EXPECT_EQ(driver_count("kernel decode_scaled") > 0, base != Precision::fp32);
+    }
+    EXPECT_LT(memory[Precision::fp8], memory[Precision::fp32]) << role;
+    EXPECT_LT(memory[Precision::fp4], memory[Precision::fp8]) << role;
+  }
+}
+
 // The gradients of one sample, of stand-ins that the tests above leave out: with all weights, or with an adapter, whose
 // norms are renewed in the exact form.
 TEST_F(GpuTraining, GradientsOfTheOtherStandInsAreThoseOfTheCpu) {

@@ -226,9 +226,6 @@ void TrainRun::prepare() {
   settings.session.tune = Tune::off;
   settings.session.passes.precision = flags_.precision == "bf16" ? Precision::bf16 : Precision::fp32;
   device_ = device == "auto" ? "cpu" : device;  // a GPU must be asked for
-  if (device_ != "cpu" && flags_.base_precision != "fp32") {
-    fail("--base-precision {}: on the CPU only so far, the device is {}", flags_.base_precision, device_);
-  }
   settings.session.device = device_of_each(device_, comm_);
   settings.session.memory_reserve = memory_reserve(program_);
   if (tells()) tell_about_device(program_, settings.session.device);
@@ -240,6 +237,10 @@ void TrainRun::prepare() {
   build();
   if (tells()) {
     for (const std::string& text : student_->notes()) note(text);
+#if defined(__aarch64__)
+    if (settings.session.passes.precision == Precision::bf16)
+      note("on Arm products by weights that are trained, or computed from them, are in fp32 (docs/training.md)");
+#endif
     if (is_own_teacher(flags_, options, all_->info())) {
       note("the teacher is this very model: there is nothing to learn");
     }

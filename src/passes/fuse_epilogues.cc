@@ -47,8 +47,8 @@ std::optional<std::string> activation_step(Edit& edit, const Node& node, ValueId
 // A Conv or Gemm with all following nodes fused into it so far.
 class Fusion {
  public:
-  // Empty if the node is neither, or its weights are not constant.
-  static std::optional<Fusion> start(Edit& edit, NodeId id);
+  // Empty if the node is neither, or its weights are not constant. `packed`: nor such of 8 and 4 bits.
+  static std::optional<Fusion> start(Edit& edit, NodeId id, bool packed);
   // Fuses the only reader of the current result; false if that is not possible.
   bool absorb();
   // Moves a following Reshape before the product, if it leaves the columns of the matrix alone; returns whether it did.
@@ -87,14 +87,14 @@ class Fusion {
 
 bool is_narrow_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
 
-std::optional<Fusion> Fusion::start(Edit& edit, NodeId id) {
+std::optional<Fusion> Fusion::start(Edit& edit, NodeId id, bool packed) {
   const Node& node = edit.node(id);
   const bool coded = is_op(node, "sparkpilot::ScaledConv"), conv = coded || is_op(node, "Conv");
   const bool gemm = is_op(node, "Gemm"), matmul = is_op(node, "MatMul");
   if (!conv && !gemm && !matmul) return {};
   if (coded && (node.attrs.has("epilogue") || node.attrs.has("channels_last"))) return {};  // it was here before
   if (!edit.known(node.outputs[0]) || !edit.known(node.inputs[0])) return {};
-  const std::optional<SmallWeights> small = small_weights(edit, id);
+  const std::optional<SmallWeights> small = packed ? small_weights(edit, id) : std::nullopt;
   if (!small && !edit.constant(node.inputs[1])) return {};
   if (!is_narrow_float(edit.dtype(node.outputs[0]))) return {};
   Fusion out(edit, id);
@@ -262,8 +262,8 @@ void Fusion::finish() {
   edit_->replace(y_, edit_->make(id_, op, inputs, attrs_));
 }
 
-bool fuse(Edit& edit, NodeId id) {
-  std::optional<Fusion> fusion = Fusion::start(edit, id);
+bool fuse(Edit& edit, NodeId id, bool packed) {
+  std::optional<Fusion> fusion = Fusion::start(edit, id, packed);
   if (!fusion) return false;
   while (true) {
     if (fusion->absorb()) continue;
@@ -276,16 +276,20 @@ bool fuse(Edit& edit, NodeId id) {
   return true;
 }
 
-}  // namespace
-
-int fuse_epilogues(Graph& graph) {
+int fuse_all(Graph& graph, bool packed) {
   Edit edit(graph);
   int changes = 0;
   for (const NodeId id : graph.order()) {
-    if (!graph.erased(id)) changes += fuse(edit, id);
+    if (!graph.erased(id)) changes += fuse(edit, id, packed);
   }
   graph.compact();
   return changes;
 }
+
+}  // namespace
+
+int fuse_epilogues(Graph& graph) { return fuse_all(graph, true); }
+
+int fuse_epilogues_of_floats(Graph& graph) { return fuse_all(graph, false); }
 
 }  // namespace sparkpilot

@@ -218,6 +218,9 @@ int fuse(Graph& graph, bool training) {
 
 int fuse_quantized(Graph& graph) { return fuse(graph, false); }
 
-int fuse_quantized_of_training(Graph& graph) { return fuse(graph, true); }
+int fuse_quantized_of_training(Graph& graph) {
+  const int changes = fuse(graph, true);
+  return changes + decode_for_each_reader(graph);
+}
 
 }  // namespace sparkpilot

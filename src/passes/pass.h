@@ -70,6 +70,9 @@ int fuse_heads(Graph& graph);          // products of one row that do not need o
 int chain_elementwise(Graph& graph);   // makes elementwise ops that follow one another one node
 int store_half(Graph& graph);          // 16-bit weights where that is exact, for products that read them only once
 
+// fuse_epilogues() for a training on a GPU: products by weights of 8 and 4 bits read floats.
+int fuse_epilogues_of_floats(Graph& graph);
+
 // A part of folding: replaces an If with a constant condition by the branch that runs. Returns whether it did.
 class Edit;
 bool inline_branch(Edit& edit, NodeId id);

@@ -57,6 +57,14 @@ void check_names(const PassOptions& options) {
   }
 }
 
+// In a training, weights of 8 and 4 bits stay so in memory. A GPU's products of f32 by packed ones decode them when
+// they are loaded, so there a step decodes them, for the forward half, too.
+int (*pass_for(const Pass& pass, const Target& target))(Graph&) {
+  if (target.training && pass.run == fuse_quantized) return fuse_quantized_of_training;
+  if (target.training && target.device == Device::cuda && pass.run == fuse_epilogues) return fuse_epilogues_of_floats;
+  return pass.run;
+}
+
 void run(Graph& graph, std::span<const Pass> passes, const Target& target, const PassOptions& options) {
   const auto done = [&](std::string_view name, int changes) {
     if (changes) infer(graph);
@@ -75,8 +83,7 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
     if (pass.only && *pass.only != target.device) continue;
     // Weights are stored as the file has them, and values keep the contents that calibration saw under their names.
     if (pass.run == fold_gain && stores_small(options.precision)) continue;
-    const bool keeps_packed = target.training && pass.run == fuse_quantized;
-    done(pass.name, keeps_packed ? fuse_quantized_of_training(graph) : pass.run(graph));
+    done(pass.name, pass_for(pass, target)(graph));
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
+#include <set>
 
 #include "ir/infer.h"
 #include "passes/makers.h"
@@ -316,6 +318,32 @@ int read_coded_images(Graph& graph) {
     if (!graph.erased(id)) changes += read_coded_image(edit, id);
   }
   if (changes) graph.compact();
+  return changes;
+}
+
+int decode_for_each_reader(Graph& graph) {
+  int changes = 0;
+  Edit edit(graph);
+  const std::vector<NodeId> order = graph.order();
+  // Readers first, as scales of blocks are decoded, too.
+  for (const NodeId id : std::views::reverse(order)) {
+    const Node node = edit.node(id);
+    if (!is_op(node, "DequantizeLinear") || edit.leaves_graph(node.outputs[0])) continue;
+    const Tensor* codes = edit.constant(node.inputs[0]);
+    if (!codes || (codes->dtype() != DType::f8e4m3fn && codes->dtype() != DType::f4e2m1)) continue;
+    const std::vector<NodeId> reads = edit.readers(node.outputs[0]);
+    const std::set<NodeId> readers(reads.begin(), reads.end());
+    for (const NodeId reader : readers) {
+      if (reader == *readers.begin()) continue;
+      const NodeId own = graph.add_node(*node.op, node.inputs, node.attrs, 1, node.name);
+      infer_node(graph, own);
+      const ValueId floats = graph.node(own).outputs[0];
+      for (size_t i = 0; i < graph.node(reader).inputs.size(); ++i) {
+        if (graph.node(reader).inputs[i] == node.outputs[0]) edit.set_input(reader, i, floats);
+      }
+      ++changes;
+    }
+  }
   return changes;
 }
 

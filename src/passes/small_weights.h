@@ -25,6 +25,10 @@ struct SmallWeights {
 // for every other node.
 std::optional<SmallWeights> small_weights(Edit& edit, NodeId product);
 
+// Gives each reader of what DequantizeLinear makes of constants in 8 and 4 bits such a node of its own, so that the
+// floats are in memory while it runs, and not from a product to its gradient. Returns the number of nodes added.
+int decode_for_each_reader(Graph& graph);
+
 // Whether all that reads a DequantizeLinear are such products, directly or as scales of blocks.
 bool feeds_packed(Edit& edit, NodeId dequantize);
 

@@ -147,6 +147,32 @@ TEST(SmallWeights, SharedWeightsAreStoredOnceForEachAxis) {
   EXPECT_EQ(count(n.graph, "DequantizeLinear"), 2);
 }
 
+// In a training each reader decodes for itself; on a GPU products of floats do, too, which on the CPU read packed
+// weights.
+TEST(SmallWeights, ATrainingDecodesForEachReader) {
+  Net n;
+  const ValueId x = n.input("x", {3, 32}), w = n.weight({32, 32}, 1);
+  ValueId y = n.op("Relu", {n.op("MatMul", {x, w})});
+  y = n.op("Relu", {n.op("MatMul", {y, w})});
+  n.output(head(n, y, 32));
+  infer(n.graph);
+  for (const auto& [precision, blocks] : {std::pair(Precision::fp8, 0), {Precision::fp4, 1}}) {
+    Graph small = n.graph;
+    ASSERT_EQ(store_small(small, plan_small(small, precision)), 2);
+    infer(small);
+    const std::vector<Tensor> inputs = random_inputs(small, 5);
+    const std::vector<Tensor> expected = interpret(small, inputs, nullptr, "reference");
+    EXPECT_EQ(count(small, "DequantizeLinear"), 1 + blocks);
+    for (const auto& [device, packed] : {std::pair(Device::cpu, 2), {Device::cuda, 0}}) {
+      Graph lowered = small;
+      lower(lowered, {.device = device, .training = true});
+      EXPECT_EQ(count(lowered, "sparkpilot::ScaledGemm"), packed);
+      EXPECT_EQ(count(lowered, "DequantizeLinear"), (2 - packed) * (1 + blocks));
+      EXPECT_LT(distance(interpret(lowered, inputs)[0], expected[0]), 1e-5);
+    }
+  }
+}
+
 TEST(SmallWeights, ActivationsAreRoundedWhereTheyWereSeen) {
   Net n;
   const ValueId x = n.input("x", {5, 32});

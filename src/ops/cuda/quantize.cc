@@ -2,8 +2,8 @@
 
 namespace sparkpilot::cuda {
 
-KernelLaunch quantize_launch(const QuantizeArguments& p) {
-  return {.grid_x = static_cast<unsigned>((p.elements + 8 * 128 - 1) / (8 * 128)), .threads = 128};
+KernelLaunch quantize_launch(int elements) {
+  return {.grid_x = static_cast<unsigned>((elements + 8 * 128 - 1) / (8 * 128)), .threads = 128};
 }
 
 }  // namespace sparkpilot::cuda

@@ -1,5 +1,5 @@
 // Kernels between numbers and codes of 8 bits with one scale: QuantizeLinear, DequantizeLinear and
-// DynamicQuantizeLinear.
+// DynamicQuantizeLinear; and from small floats with several scales to numbers.
 #pragma once
 
 #include "ops/cuda/launch.h"
@@ -34,6 +34,21 @@ struct DynamicQuantizeArguments {
 constexpr int kMostDynamicElements = 1 << 20;
 inline KernelLaunch dynamic_quantize_launch() { return {.threads = 512}; }
 
-KernelLaunch quantize_launch(const QuantizeArguments& arguments);  // of both: quantize, dequantize
+// decode_scaled: x = value of a code * its scale, rounded once. Codes are E4M3, or E2M1 (two in a byte, the first in
+// the low bits). Element (o, a, i), of which o lies before the axis that scales follow and i behind it, has the scale
+// at o * outer_stride + a / block * axis_stride + i * inner_stride.
+struct DecodeArguments {
+  float* x;
+  const void* codes;
+  const float* scales;
+  bool four_bits;
+  int elements;
+  int size, inner;  // indices of the axis, elements behind it
+  int block;        // indices of the axis that share a scale
+  int outer_stride, axis_stride, inner_stride;
+};
+
+// Of quantize, dequantize and decode_scaled: a thread takes eight elements.
+KernelLaunch quantize_launch(int elements);
 
 }  // namespace sparkpilot::cuda

@@ -1,5 +1,7 @@
 #include "ops/cuda/quantize_candidates.h"
 
+#include <algorithm>
+
 #include "ops/cuda/candidate_shapes.h"
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/quantize.h"
@@ -60,7 +62,51 @@ void launch(const Call& c, const void* x, const void* codes) {
   QuantizeArguments arguments = state.arguments;
   arguments.x = const_cast<void*>(x);
   arguments.codes = const_cast<void*>(codes);
-  c.stream->launch(*state.function, quantize_launch(arguments), arguments);
+  c.stream->launch(*state.function, quantize_launch(arguments.elements), arguments);
+}
+
+// Small floats with any scales, as frozen weights have in a training.
+Acceptance accepts_scaled(const Problem& p) {
+  const DType codes = p.inputs[0].dtype;
+  if (codes != DType::f8e4m3fn && codes != DType::f4e2m1) return fmt::format("{} codes", name(codes));
+  if (p.outputs[0].dtype != DType::f32) return fmt::format("{} numbers", name(p.outputs[0].dtype));
+  if (p.inputs[1].dtype != DType::f32) return fmt::format("{} scale", name(p.inputs[1].dtype));
+  if (p.has(2)) return "a zero point";
+  return takes_elements(p.inputs[0].shape);
+}
+
+struct DecodeState : KernelState {
+  const GpuFunction* function = nullptr;
+  DecodeArguments arguments{};
+};
+
+std::unique_ptr<KernelState> prepare_scaled(const Problem& p) {
+  const Shape &x = p.inputs[0].shape, &scale = p.inputs[1].shape;
+  auto state = std::make_unique<DecodeState>();
+  state->function = &kernel_on(*p.gpu, "decode_scaled");
+  DecodeArguments& to = state->arguments;
+  to.four_bits = p.inputs[0].dtype == DType::f4e2m1;
+  to.elements = static_cast<int>(x.elements());
+  to.size = to.inner = to.block = 1;
+  const int64_t block = p.attrs().integer("block_size", 0);
+  if (scale.elements() == 1 && scale.rank() <= 1 && block == 0) return state;  // one for all: no strides
+  const int axis = normalize_axis(p.attrs().integer("axis", 1), x.rank());
+  to.size = static_cast<int>(x[axis]), to.inner = static_cast<int>(x.elements(axis + 1, x.rank()));
+  if (block == 0) {
+    to.axis_stride = 1;
+    return state;
+  }
+  to.block = static_cast<int>(std::min<int64_t>(block, to.size));
+  to.inner_stride = 1, to.axis_stride = to.inner, to.outer_stride = static_cast<int>(scale[axis]) * to.inner;
+  return state;
+}
+
+void launch_scaled(const Call& c) {
+  const auto& state = c.as<DecodeState>();
+  DecodeArguments arguments = state.arguments;
+  arguments.codes = c.inputs[0].data, arguments.scales = c.inputs[1].as<float>();
+  arguments.x = c.outputs[0].as<float>();
+  c.stream->launch(*state.function, quantize_launch(arguments.elements), arguments);
 }
 
 Acceptance accepts_dynamic(const Problem& p) {
@@ -85,11 +131,12 @@ constinit const Kernel kQuantize[1] = {
      .accepts = accepts_quantize,
      .prepare = [](const Problem& p) { return prepare(p, "quantize", p.inputs[0], p.outputs[0]); },
      .run = [](const Call& c) { launch(c, c.inputs[0].data, c.outputs[0].data); }}};
-constinit const Kernel kDequantize[1] = {
+constinit const Kernel kDequantize[2] = {
     {.name = "bytes",
      .accepts = accepts_dequantize,
      .prepare = [](const Problem& p) { return prepare(p, "dequantize", p.outputs[0], p.inputs[0]); },
-     .run = [](const Call& c) { launch(c, c.outputs[0].data, c.inputs[0].data); }}};
+     .run = [](const Call& c) { launch(c, c.outputs[0].data, c.inputs[0].data); }},
+    {.name = "scaled", .accepts = accepts_scaled, .prepare = prepare_scaled, .run = launch_scaled}};
 constinit const Kernel kDynamicQuantize[1] = {{.name = "block",
                                                .accepts = accepts_dynamic,
                                                .prepare = [](const Problem& p) -> std::unique_ptr<KernelState> {

@@ -50,7 +50,7 @@ TEST(CudaQuantize, RoundsAsOnnxDefines) {
           p.x = const_cast<uint8_t*>(from) + shift * static_cast<int>(element.storage.bytes());
           p.codes = run.output(code.storage, at(count));
           p.type = element.type, p.code = code.code, p.scale = scale, p.zero = code.zero, p.elements = count;
-          run.launch("quantize", p, quantize_launch(p));
+          run.launch("quantize", p, quantize_launch(p.elements));
           const std::vector<double> y = run.values();
           for (int i = 0; i < count; ++i) {
             const double expected = code_of(code, x[at(i + shift)], scale);
@@ -75,13 +75,59 @@ TEST(CudaQuantize, EveryCodeComesBack) {
         p.codes = const_cast<uint8_t*>(static_cast<const uint8_t*>(run.bytes(codes.data(), codes.size()))) + shift;
         p.x = run.output(element.storage, 256);
         p.type = element.type, p.code = code.code, p.scale = scale, p.zero = code.zero, p.elements = 256;
-        run.launch("dequantize", p, quantize_launch(p));
+        run.launch("dequantize", p, quantize_launch(p.elements));
         const std::vector<double> x = run.values();
         for (int i = 0; i < 256; ++i) {
           const double value = load_element(code.storage.dtype, &codes[at(i + shift)], 0) - code.zero;
           const double expected = element.storage.rounded(static_cast<double>(static_cast<float>(value) * scale));
           if (std::isnan(expected)) EXPECT_TRUE(std::isnan(x[at(i)]));
           else ASSERT_EQ(x[at(i)], expected) << code.storage.name << " " << element.storage.name << " " << i;
+        }
+      }
+    }
+  }
+}
+
+// Every code, with one scale, with one for each index of an axis, and with blocks whose last one is shorter; addresses
+// that are no multiple of 16.
+TEST(CudaQuantize, DecodesWithTheScalesOfAnAxisAndOfBlocks) {
+  struct Case {
+    int outer, size, inner, block;  // block 0: a scale for each index; -1: one for all
+  };
+  for (const bool four_bits : {false, true}) {
+    const DType dtype = four_bits ? DType::f4e2m1 : DType::f8e4m3fn;
+    for (const auto& [outer, size, inner, block] : {Case{1, 5, 7, 0},
+                                                    {3, 37, 1, 0},
+                                                    {1, 64, 24, 0},
+                                                    {2, 3, 513, 0},
+                                                    {1, 1, 1029, -1},
+                                                    {1, 37, 5, 16},
+                                                    {6, 21, 1, 16},
+                                                    {2, 48, 16, 16},
+                                                    {1, 1, 9, 4}}) {
+      for (const int shift : {0, 1}) {
+        const int count = outer * size * inner, blocks = block > 0 ? (size + block - 1) / block : 1;
+        const int scales = block > 0 ? outer * blocks * inner : block == 0 ? size : 1;
+        std::vector<uint8_t> codes(at(count + shift));
+        for (int i = 0; i < count; ++i) codes[at(i + shift)] = static_cast<uint8_t>(i * 7);
+        const std::vector<double> scale = kElements[0].storage.random(at(scales), 5, 0.3);
+        TestRun run;
+        DecodeArguments p{};
+        p.codes = static_cast<const uint8_t*>(run.bytes(codes.data(), codes.size())) + shift;
+        p.scales = static_cast<const float*>(run.input(kElements[0].storage, scale));
+        p.x = static_cast<float*>(run.output(kElements[0].storage, at(count)));
+        p.four_bits = four_bits, p.elements = count, p.size = size, p.inner = inner, p.block = std::max(block, 1);
+        if (block > 0) p.outer_stride = blocks * inner, p.axis_stride = inner, p.inner_stride = 1;
+        if (block == 0) p.axis_stride = 1;
+        run.launch("decode_scaled", p, quantize_launch(count));
+        const std::vector<double> x = run.values();
+        for (int i = 0; i < count; ++i) {
+          const int o = i / inner / size, a = i / inner % size, j = i % inner;
+          const int from = block > 0 ? (o * blocks + a / block) * inner + j : block == 0 ? a : 0;
+          const double value = load_element(dtype, codes.data() + shift, i);
+          const double expected = static_cast<double>(static_cast<float>(value) * static_cast<float>(scale[at(from)]));
+          if (std::isnan(expected)) EXPECT_TRUE(std::isnan(x[at(i)]));
+          else ASSERT_EQ(x[at(i)], expected) << four_bits << " " << size << " " << inner << " " << block << " " << i;
         }
       }
     }
@@ -146,11 +192,27 @@ TEST(CudaQuantize, Traffic) {
       p.codes = const_cast<void*>(run.bytes(codes.data(), codes.size())), p.x = run.output(kElements[0].storage, 4096);
     }
     p.scale = 0.5f, p.elements = 4096;
-    run.launch(kernel, p, quantize_launch(p));
+    run.launch(kernel, p, quantize_launch(p.elements));
     run.values();
     uint64_t moved = 0;
     for (const emulator::Checker::Traffic& line : run.traffic()) moved += line.used() > 0.45 ? line.bytes : 0;
     EXPECT_EQ(moved, 4096u * 5) << kernel;
+  }
+  for (const bool four_bits : {false, true}) {
+    const std::vector<uint8_t> codes(4096, 7);
+    const std::vector<double> scale(1, 0.5);
+    TestRun run;
+    run.count_traffic();
+    DecodeArguments p{};
+    p.codes = run.bytes(codes.data(), codes.size());
+    p.scales = static_cast<const float*>(run.input(kElements[0].storage, scale));
+    p.elements = p.inner = four_bits ? 8192 : 4096, p.size = p.block = 1, p.four_bits = four_bits;
+    p.x = static_cast<float*>(run.output(kElements[0].storage, at(p.elements)));
+    run.launch("decode_scaled", p, quantize_launch(p.elements));
+    run.values();
+    uint64_t moved = 0;
+    for (const emulator::Checker::Traffic& line : run.traffic()) moved += line.used() > 0.45 ? line.bytes : 0;
+    EXPECT_EQ(moved, 4096u + 4 * at(p.elements) + 4 * at(p.elements) / 8) << four_bits;  // each thread reads a scale
   }
 }
 
