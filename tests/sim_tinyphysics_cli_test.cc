@@ -31,8 +31,8 @@ TEST_F(SimTinyPhysicsCli, ScoresAFolderOfRoutes) {
   const std::string flags = "--seed-path 'routes/{name}' --batch 4 ";
   const json done = parsed("sim tinyphysics " + kPlant + routes() + flags + "--threads 2");
   EXPECT_EQ(keys(done), Keys({"model", "controller", "parameters", "batch", "device", "routes_with_costs",
-                              "routes_diverged", "routes_unfinished", "mean", "worst", "network_steps", "seconds",
-                              "routes_per_second", "stopped", "routes"}));
+                              "routes_diverged", "routes_failed", "routes_unfinished", "mean", "worst", "network_steps",
+                              "seconds", "routes_per_second", "stopped", "routes"}));
   ASSERT_EQ(done["routes"].size(), 12U);
   EXPECT_EQ(done["worst"].size(), 10U);
   EXPECT_EQ(done["network_steps"], 12 * 400);
@@ -78,7 +78,7 @@ TEST_F(SimTinyPhysicsCli, WritesCostsAndTrajectories) {
   EXPECT_NE(done.out.find("mean of 3 routes"), std::string::npos) << done.out;
   const std::string costs = read_text(folder / "out/costs.csv");
   EXPECT_EQ(costs.substr(0, costs.find('\n')),
-            "route,seed_path,seed,lataccel_cost,jerk_cost,total_cost,diverged_at_row");
+            "route,seed_path,seed,lataccel_cost,jerk_cost,total_cost,diverged_at_row,failed");
   EXPECT_EQ(lines_of(costs), 4U);
   for (const char* name : {"integers_1", "integers_2", "integers_2_2"}) {
     const std::string rows = read_text(folder / ("out/trajectories/" + std::string(name) + ".csv"));
@@ -100,7 +100,9 @@ TEST_F(SimTinyPhysicsCli, SaysWhatIsWrong) {
   expect_usage_error(begin + routes() + "--set q=1", "no parameter \"q\"; it has p, i, d");
   expect_usage_error(begin + routes() + "--set p=1 --set p=2", "--set p: given twice");
   expect_usage_error(begin + routes() + "--set p=x", "--set p: expected a number, got \"x\"");
-  expect_usage_error(begin + routes() + "--controller pdi", "expected pid or zero, got \"pdi\"");
+  expect_usage_error(begin + routes() + "--controller pdi",
+                     "expected pid, zero or a file that ends in .py, got \"pdi\"");
+  expect_usage_error(begin + routes() + "--step-timeout 2", "--step-timeout has no effect with --controller pid");
   expect_usage_error(begin + routes() + "--seed-path 'data/{file}'",
                      "expected {path}, {name} or {stem}, got \"{file}\"");
   expect_usage_error(begin + routes() + "--trajectories", "--trajectories needs --out");
@@ -125,6 +127,107 @@ TEST_F(SimTinyPhysicsCli, ADivergedControllerIsNamed) {
   const json done = json::parse(result.out);
   EXPECT_EQ(done["routes_diverged"].get<int>() + done["routes_with_costs"].get<int>(), 2);
   EXPECT_GE(done["routes"][0]["diverged_at_row"].get<int>(), 100);
+}
+
+// The challenge's own controllers, as files of its kind.
+constexpr const char* kPidScript = R"(from . import BaseController
+
+class Controller(BaseController):
+  def __init__(self):
+    self.p, self.i, self.d = 0.195, 0.100, -0.053
+    self.error_integral, self.prev_error = 0, 0
+
+  def update(self, target_lataccel, current_lataccel, state, future_plan):
+    assert 0 < len(future_plan.lataccel) <= 49 and state.v_ego > 0
+    error = target_lataccel - current_lataccel
+    self.error_integral += error
+    error_diff = error - self.prev_error
+    self.prev_error = error
+    return self.p * error + self.i * self.error_integral + self.d * error_diff
+)";
+
+class SimTinyPhysicsScript : public SimTinyPhysicsCli {
+ protected:
+  void SetUp() override {
+    if (std::system("python3 -c '' >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no python3";
+    write_routes(5);
+  }
+  std::string with(const std::string& name, const std::string& text) {
+    write_text(folder / name, text);
+    return "sim tinyphysics " + kPlant + routes() + "--seed-path 'routes/{name}' --batch 4 --controller '" +
+           folder.file(name) + "' ";
+  }
+};
+
+TEST_F(SimTinyPhysicsScript, TheChallengesOwnFileIsTheBuiltInController) {
+  const json built_in = parsed("sim tinyphysics " + kPlant + routes() + "--seed-path 'routes/{name}' --batch 4");
+  const std::string flags = with("controllers/pid.py", kPidScript);
+  for (const char* threads : {"--threads 1", "--threads 2"}) {
+    const json script = parsed(flags + threads);
+    EXPECT_EQ(script["routes"], built_in["routes"]);
+    EXPECT_EQ(script["routes_failed"], 0);
+    EXPECT_EQ(script["parameters"]["p"], 0.195);
+  }
+  // Of the package's own BaseController, and with another gain.
+  write_text(folder / "controllers/__init__.py", "class BaseController:\n  shared = 1\n");
+  const json other = parsed(flags + "--set p=0.3 --threads 1");
+  EXPECT_EQ(other["parameters"]["p"], 0.3);
+  EXPECT_EQ(other["routes"], parsed("sim tinyphysics " + kPlant + routes() +
+                                    "--seed-path 'routes/{name}' --batch 4 --set p=0.3")["routes"]);
+}
+
+// One that raises, ends its process, or does not answer has failed in that route; the others have their costs.
+TEST_F(SimTinyPhysicsScript, TheGuiltyRoutesAreNamed) {
+  const std::string script = kPidScript;
+  const auto broken = [&](const std::string& what) {
+    std::string text = "import os, time\n" + script;
+    text.replace(text.find("    error = "), 0, "    if abs(current_lataccel) > LIMIT: " + what + "\n");
+    return text;
+  };
+  const json whole = parsed(with("pid.py", script) + "--threads 1");
+  ASSERT_EQ(whole["routes_with_costs"], 5);
+  for (const auto& [what, reason] : {std::pair("raise ValueError('too much')", "ValueError: too much (mine.py, line "),
+                                     {"os._exit(3)", "mine.py: exit code 3"},
+                                     {"time.sleep(60)", "mine.py: no answer within 1 s"},
+                                     {"return 'a text'", "mine.py: ValueError: could not convert"}}) {
+    std::string text = broken(what);
+    text.replace(text.find("LIMIT"), 5, "(9 if (state.v_ego, state.a_ego) != (HERE) else 0)");
+    // Of the third route alone: its speed and acceleration in row 120.
+    const std::string route = read_text(folder / "routes/integers_3.csv");
+    size_t at = 0;
+    for (int line = 0; line < 121; ++line) at = route.find('\n', at) + 1;
+    at = route.find(',', at) + 1;
+    text.replace(text.find("HERE"), 4, route.substr(at, route.find(',', route.find(',', at) + 1) - at));
+    const ProgramResult result = run_program(with("mine.py", text) + "--threads 1 --json");
+    EXPECT_EQ(result.code, 4) << result.err;
+    const json done = json::parse(result.out);
+    EXPECT_EQ(done["routes_failed"], 1) << what;
+    for (size_t i = 0; i < 5; ++i) {
+      const json& got = done["routes"][i];
+      if (i == 2) {
+        EXPECT_NE(got["failed"].get<std::string>().find(reason), std::string::npos) << got;
+      } else {
+        EXPECT_EQ(got, whole["routes"][i]) << what;
+      }
+    }
+    const ProgramResult plain = run_program(with("mine.py", text) + "--threads 1 --out '" + folder.file("out") + "'");
+    EXPECT_NE(plain.out.find("integers_3.csv: failed: mine.py: "), std::string::npos) << plain.out;
+    EXPECT_NE(read_text(folder / "out/costs.csv").find("mine.py: "), std::string::npos);
+    std::filesystem::remove_all(folder / "out");
+  }
+}
+
+TEST_F(SimTinyPhysicsScript, SaysWhatIsNoController) {
+  expect_usage_error(with("a.py", "x = 1\n"), "a.py: TypeError: expected a class Controller");
+  expect_usage_error(with("a.py", "class Controller:\n  pass\n"), "expected Controller to have a method update");
+  expect_usage_error(with("a.py", "class Controller(:\n"), "a.py: SyntaxError");
+  expect_usage_error(with("a.py", "import sys\nsys.exit(7)\n"), "a.py: exit code 7");
+  expect_usage_error(with("a.py", kPidScript) + "--set q=1", "no attribute \"q\" that is a number; it has p, i, d, ");
+  expect_usage_error(with("a.py", kPidScript) + "--step-timeout 0", "a step timeout of 0 s");
+  std::filesystem::remove(folder / "a.py");
+  expect_usage_error("sim tinyphysics " + kPlant + routes() + "--controller '" + folder.file("a.py") + "'",
+                     "a.py: no such file");
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
 }
 
 TEST_F(SimTinyPhysicsCli, AnInterruptKeepsWhatIsFinished) {

@@ -12,8 +12,10 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/interrupt.h"
+#include "cli/short_waits.h"
 #include "cli/sim_flags.h"
 #include "cli/terminal.h"
+#include "sim/challenge_script.h"
 #include "sim/csv.h"
 #include "sim/tinyphysics.h"
 
@@ -27,7 +29,7 @@ struct TinyPhysicsFlags {
   std::string model, controller = "pid", seed_path, out;
   std::vector<std::string> data, parameters;
   int64_t batch = 0;
-  double most_lataccel = sim::TinyPhysicsOptions().most_lataccel;
+  double most_lataccel = sim::TinyPhysicsOptions().most_lataccel, step_timeout = sim::WorkerOptions().step_timeout;
   bool trajectories = false;
 };
 
@@ -77,6 +79,10 @@ std::string seed_path_of(const std::string& form, const std::string& file) {
   }
   return out;
 }
+
+constexpr int64_t kToldFailures = 10;
+
+bool is_script(const std::string& controller) { return controller.ends_with(".py"); }
 
 std::vector<RouteFile> read_routes(const TinyPhysicsFlags& flags) {
   std::vector<RouteFile> routes;
@@ -128,25 +134,28 @@ void write_trajectory(const fs::path& path, const RouteFile& from, const sim::Ti
   write_whole(path, text);
 }
 
-bool has_result(const sim::TinyPhysicsRollout& rollout) { return rollout.costs || rollout.diverged_at >= 0; }
+bool has_result(const sim::TinyPhysicsRollout& rollout) {
+  return rollout.costs || rollout.diverged_at >= 0 || !rollout.failed.empty();
+}
 
 void write_costs(const fs::path& path, const std::vector<RouteFile>& routes,
                  const std::vector<sim::TinyPhysicsRollout>& rollouts) {
-  std::string text = "route,seed_path,seed,lataccel_cost,jerk_cost,total_cost,diverged_at_row\n";
+  std::string text = "route,seed_path,seed,lataccel_cost,jerk_cost,total_cost,diverged_at_row,failed\n";
   for (size_t i = 0; i < routes.size(); ++i) {
     const sim::TinyPhysicsRollout& rollout = rollouts[i];
     if (!has_result(rollout)) continue;
     text +=
         fmt::format("{},{},{},", sim::csv_field(routes[i].path), sim::csv_field(routes[i].seed_path), routes[i].seed);
     if (rollout.costs)
-      text += fmt::format("{},{},{},\n", rollout.costs->lataccel, rollout.costs->jerk, rollout.costs->total);
-    else text += fmt::format(",,,{}\n", rollout.diverged_at);
+      text += fmt::format("{},{},{},,\n", rollout.costs->lataccel, rollout.costs->jerk, rollout.costs->total);
+    else if (!rollout.failed.empty()) text += fmt::format(",,,,{}\n", sim::csv_field(rollout.failed));
+    else text += fmt::format(",,,{},\n", rollout.diverged_at);
   }
   write_whole(path, text);
 }
 
 struct RolloutSummary {
-  int64_t routes = 0, diverged = 0, unfinished = 0, steps = 0;
+  int64_t routes = 0, diverged = 0, failed = 0, unfinished = 0, steps = 0;
   sim::ChallengeCosts mean;   // of those with costs
   std::vector<size_t> worst;  // the ten with the highest total, the worst first
   double seconds = 0;
@@ -158,6 +167,7 @@ RolloutSummary summary_of(const std::vector<sim::TinyPhysicsRollout>& rollouts) 
   for (size_t i = 0; i < rollouts.size(); ++i) {
     summary.unfinished += !has_result(rollouts[i]);
     summary.diverged += rollouts[i].diverged_at >= 0;
+    summary.failed += !rollouts[i].failed.empty();
     summary.steps += static_cast<int64_t>(rollouts[i].tokens.size());
     if (!rollouts[i].costs) continue;
     ++summary.routes;
@@ -181,18 +191,58 @@ Json costs_json(const sim::ChallengeCosts& costs) {
 Json route_json(const RouteFile& route, const sim::TinyPhysicsRollout& rollout) {
   Json json = {{"route", route.path}, {"seed_path", route.seed_path}, {"seed", route.seed}};
   if (rollout.costs) json.update(costs_json(*rollout.costs));
+  else if (!rollout.failed.empty()) json["failed"] = rollout.failed;
   else json["diverged_at_row"] = rollout.diverged_at;
   return json;
 }
 
-void report_json(const TinyPhysicsFlags& flags, const RolloutSummary& summary, const std::vector<RouteFile>& routes,
-                 const std::vector<sim::TinyPhysicsRollout>& rollouts, const sim::TinyPhysics& plant) {
+void check_controller(const Program& program, const TinyPhysicsFlags& flags) {
+  if (is_script(flags.controller)) return;
+  if (std::ranges::count(sim::challenge_controllers(), flags.controller) == 0) {
+    fail("--controller: expected pid, zero or a file that ends in .py, got \"{}\"", flags.controller);
+  }
+  if (std::ranges::count(given_flags(*program.at), "--step-timeout") > 0) {
+    fail("--step-timeout has no effect with --controller {}: it is for scripts", flags.controller);
+  }
+}
+
+// What drives, with all of its parameters.
+struct Driver {
+  std::unique_ptr<sim::ChallengeScript> script;  // if it is one
+  sim::ChallengeControllerMaker maker;
+  std::vector<std::pair<std::string, double>> parameters;
+};
+
+Driver driver_of(const Program& program, const TinyPhysicsFlags& flags, const std::atomic<bool>& stop) {
+  Driver out;
+  const auto set = parameters_of(flags);
+  if (!is_script(flags.controller)) {
+    out.maker = sim::challenge_controller(flags.controller, set);
+    out.parameters = sim::challenge_parameters(flags.controller);
+    for (auto& [name, value] : out.parameters) {
+      const auto given = std::ranges::find(set, name, [](const auto& one) { return one.first; });
+      if (given != set.end()) value = given->second;
+    }
+    return out;
+  }
+  const std::string python = program.settings["python"].value;
+  out.script = std::make_unique<sim::ChallengeScript>(flags.controller, set,
+                                                      sim::WorkerOptions{.step_timeout = flags.step_timeout,
+                                                                         .python = python.empty() ? "python3" : python,
+                                                                         .unset = variables_of_short_waits()});
+  out.maker = out.script->maker(&stop);
+  out.parameters = out.script->parameters();
+  return out;
+}
+
+void report_json(const TinyPhysicsFlags& flags, const Driver& driver, const RolloutSummary& summary,
+                 const std::vector<RouteFile>& routes, const std::vector<sim::TinyPhysicsRollout>& rollouts,
+                 const sim::TinyPhysics& plant) {
   Json list = Json::array(), worst = Json::array(), parameters = Json::object();
   for (size_t i = 0; i < routes.size(); ++i)
     if (has_result(rollouts[i])) list.push_back(route_json(routes[i], rollouts[i]));
   for (const size_t i : summary.worst) worst.push_back(route_json(routes[i], rollouts[i]));
-  for (const auto& [key, value] : sim::challenge_parameters(flags.controller)) parameters[key] = value;
-  for (const auto& [key, value] : parameters_of(flags)) parameters[key] = value;
+  for (const auto& [key, value] : driver.parameters) parameters[key] = value;
   print_json({{"model", flags.model},
               {"controller", flags.controller},
               {"parameters", parameters},
@@ -200,6 +250,7 @@ void report_json(const TinyPhysicsFlags& flags, const RolloutSummary& summary, c
               {"device", plant.device()},
               {"routes_with_costs", summary.routes},
               {"routes_diverged", summary.diverged},
+              {"routes_failed", summary.failed},
               {"routes_unfinished", summary.unfinished},
               {"mean", summary.routes > 0 ? costs_json(summary.mean) : Json()},
               {"worst", worst},
@@ -219,6 +270,13 @@ void report_text(const RolloutSummary& summary, const std::vector<RouteFile>& ro
   for (const size_t i : summary.worst) add(routes[i].path, *rollouts[i].costs);
   if (summary.routes > 0) add(fmt::format("mean of {}", count_of(summary.routes, "route")), summary.mean);
   if (summary.routes > 0) print(table.str());
+  int64_t told = 0;
+  for (size_t i = 0; i < routes.size(); ++i) {
+    if (!rollouts[i].failed.empty() && told++ < kToldFailures) {
+      print(fmt::format("{}: failed: {}\n", routes[i].path, rollouts[i].failed));
+    }
+  }
+  if (told > kToldFailures) print(fmt::format("{} more failed\n", told - kToldFailures));
   for (size_t i = 0; i < routes.size(); ++i) {
     if (rollouts[i].diverged_at < 0) continue;
     print(fmt::format("{}: diverged: in row {} the controller's action was not finite\n", routes[i].path,
@@ -233,15 +291,16 @@ int rollout(const Program& program, const TinyPhysicsFlags& flags) {
   expect_one_process();
   expect_at_least("--batch", flags.batch, 0);
   if (flags.trajectories && flags.out.empty()) fail("--trajectories needs --out");
+  check_controller(program, flags);
   if (!flags.out.empty()) expect_new_folder(flags.out);
-  const sim::ChallengeControllerMaker controller = sim::challenge_controller(flags.controller, parameters_of(flags));
   const std::vector<RouteFile> routes = read_routes(flags);
   const std::vector<std::string> names = trajectory_names(routes);
   const fs::path folder = fs::path(flags.out) / "trajectories";
+  const StopOnInterrupt stop;
+  const Driver driver = driver_of(program, flags, stop.requested());
   if (!flags.out.empty()) make_folders(flags.trajectories ? folder : fs::path(flags.out));
   tell_about_device(program, program.settings["device"].value);
 
-  const StopOnInterrupt stop;
   Progress progress(!program.quiet, count_of(static_cast<int64_t>(routes.size()), "route"));
   sim::TinyPhysicsOptions options;
   if (flags.batch > 0) options.batch = flags.batch;
@@ -261,15 +320,15 @@ int rollout(const Program& program, const TinyPhysicsFlags& flags) {
   std::vector<sim::TinyPhysicsTask> tasks;
   for (const RouteFile& route : routes) tasks.push_back({&route.route, route.seed, route.path});
   const int64_t begin = now_ns();
-  const std::vector<sim::TinyPhysicsRollout> rollouts = plant.run(tasks, controller);
+  const std::vector<sim::TinyPhysicsRollout> rollouts = plant.run(tasks, driver.maker);
   RolloutSummary summary = summary_of(rollouts);
   summary.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   summary.stopped = stop.requested() && summary.unfinished > 0;
   if (!flags.out.empty()) write_costs(fs::path(flags.out) / "costs.csv", routes, rollouts);
-  if (program.json) report_json(flags, summary, routes, rollouts, plant);
+  if (program.json) report_json(flags, driver, summary, routes, rollouts, plant);
   else report_text(summary, routes, rollouts);
   if (summary.stopped) return kInterrupted;
-  return summary.diverged > 0 ? kCheckFailed : kDone;
+  return summary.diverged + summary.failed > 0 ? kCheckFailed : kDone;
 }
 
 }  // namespace
@@ -280,15 +339,22 @@ void add_sim_tinyphysics(Program& program, Command group) {
       add_command(program, group, "tinyphysics", "comma's controls challenge: the costs of a controller on its routes",
                   "  sparkpilot sim tinyphysics tinyphysics.onnx data\n"
                   "  sparkpilot sim tinyphysics tinyphysics.onnx data --set p=0.25 --out out/p25 --trajectories\n"
+                  "  sparkpilot sim tinyphysics tinyphysics.onnx data --controller controllers/mine.py\n"
                   "  sparkpilot sim tinyphysics tinyphysics.onnx /disk/SYNTHETIC --seed-path 'data/{name}' --json\n\n"
-                  "Exit code 4 where a controller diverged.",
+                  "Exit code 4 where a controller diverged or failed.",
                   [&program, flags] { return rollout(program, *flags); });
   command.add_option("model", flags->model, "ONNX network: states and tokens in, logits of bins out")
       .required()
       .type_name("MODEL");
   add_list(command, "data", flags->data, "DATA", "routes as CSV files, or folders of them").required();
-  add_choice(command, "--controller", flags->controller, {"pid", "zero"}, "the algorithm", "NAME");
-  add_list(command, "--set", flags->parameters, "KEY=VALUE", "a parameter of it (repeatable): p, i, d of pid");
+  command
+      .add_option(
+          "--controller", flags->controller,
+          "the algorithm: pid (the default), zero, or a file in Python with a class Controller, as the challenge has")
+      .type_name("NAME|FILE.py");
+  add_list(command, "--set", flags->parameters, "KEY=VALUE",
+           "a parameter of it (repeatable): p, i, d of pid; a script's attribute that is a number");
+  add_number(command, "--step-timeout", flags->step_timeout, "how long a step of a script may take", "SECONDS");
   command
       .add_option("--seed-path", flags->seed_path,
                   "text of which a route's seed is made, with {path}, {name} and {stem}; default: its path as given")

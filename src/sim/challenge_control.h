@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "sparkpilot/error.h"
+
 namespace sparkpilot::sim {
 
 // What a controller sees of a route in a step.
@@ -21,6 +23,12 @@ struct ChallengeInput {
   } plan;
 };
 
+// Thrown by a controller that cannot go on with these routes, or not in time; after a reset it may with others.
+class ControllerLost : public Error {
+ public:
+  explicit ControllerLost(const std::string& message) : Error(ErrorKind::user, message) {}
+};
+
 class ChallengeController {
  public:
   virtual ~ChallengeController() = default;
@@ -29,6 +37,8 @@ class ChallengeController {
   // One step of 0.1 s of every route: an action each, positive to the right. A route's action depends on its own inputs
   // alone. Beyond +-2 it is clipped.
   virtual void update(std::span<const ChallengeInput> inputs, std::span<double> actions) = 0;
+  // Why a route has no actions from the last update on; empty if it has.
+  virtual std::string failure(size_t /*route*/) const { return {}; }
 };
 
 // Makes a controller; called for each thread.

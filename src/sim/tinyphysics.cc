@@ -128,14 +128,14 @@ class Slice {
     else std::ranges::fill(session_.input<int64_t>(plant_.tokens), 0);
   }
 
-  // `more` is asked after each step of `routes` whether to go on. False: it was stopped.
-  bool run(std::span<const TinyPhysicsTask> tasks, size_t first, std::span<TinyPhysicsRollout> out,
-           ChallengeController& controller, bool trajectories, const std::function<bool(int64_t routes)>& more) {
-    worlds_.resize(std::min(static_cast<size_t>(plant_.batch), tasks.size() - first));
+  // At most a batch of tasks. `more` is asked after each step of `routes` whether to go on. False: it was stopped.
+  bool run(std::span<const TinyPhysicsTask> tasks, std::span<TinyPhysicsRollout> out, ChallengeController& controller,
+           bool trajectories, const std::function<bool(int64_t routes)>& more) {
+    worlds_.resize(tasks.size());
     inputs_.resize(worlds_.size()), actions_.resize(worlds_.size());
     int64_t end = 0;
     for (size_t k = 0; k < worlds_.size(); ++k) {
-      begin(worlds_[k], tasks[first + k], context_, bins_, out[first + k]);
+      begin(worlds_[k], tasks[k], context_, bins_, out[k]);
       end = std::max(end, worlds_[k].end);
     }
     controller.reset(worlds_.size());
@@ -153,7 +153,7 @@ class Slice {
       if (!more(alive)) return false;
     }
     for (World& world : worlds_) {
-      if (world.out->diverged_at < 0) world.out->costs = costs_of(world);
+      if (world.out->diverged_at < 0 && world.out->failed.empty()) world.out->costs = costs_of(world);
       if (trajectories) world.out->lataccel = world.lataccel, world.out->actions = world.actions;
     }
     return true;
@@ -169,8 +169,10 @@ class Slice {
       World& world = worlds_[k];
       if (row >= world.end) continue;
       double action = row < kChallengeStart ? world.route->steer[static_cast<size_t>(row)] : actions_[k];
-      if (!std::isfinite(action)) {
-        world.out->diverged_at = row;
+      const std::string failure = controller.failure(k);
+      if (!failure.empty() || !std::isfinite(action)) {
+        if (failure.empty()) world.out->diverged_at = row;
+        else world.out->failed = fmt::format("{}, in row {}", failure, row);
         world.end = row;
         continue;
       }
@@ -294,15 +296,32 @@ std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask
     if (options.progress) {
       const std::lock_guard lock(mutex);
       done += routes;
-      options.progress(static_cast<double>(done) / static_cast<double>(all));
+      options.progress(std::min(static_cast<double>(done) / static_cast<double>(all), 1.0));  // some may run again
     }
     return !failed && !(options.stop != nullptr && *options.stop);
   };
+  // False: it was stopped.
+  const std::function<bool(Slice&, ChallengeController&, size_t, size_t)> run_some =
+      [&](Slice& slice, ChallengeController& own, size_t first, size_t last) {
+        try {
+          return slice.run(tasks.subspan(first, last - first), std::span(out).subspan(first, last - first), own,
+                           options.trajectories, more);
+        } catch (const ControllerLost& lost) {
+          if (!more(0)) return false;
+          for (size_t k = first; k < last; ++k) out[k] = {};
+          if (last - first == 1) {
+            out[first].failed = lost.what();
+            return true;
+          }
+        }
+        const size_t middle = first + (last - first) / 2;
+        return run_some(slice, own, first, middle) && run_some(slice, own, middle, last);
+      };
   const auto work = [&](Slice& slice) {
     const std::unique_ptr<ChallengeController> own = controller();
     for (size_t at = next++; at < count; at = next++) {
       const size_t first = at * batch, last = std::min(first + batch, tasks.size());
-      if (!slice.run(tasks, first, out, *own, options.trajectories, more)) {
+      if (!run_some(slice, *own, first, last)) {
         for (size_t k = first; k < last; ++k) out[k] = {};
         return;
       }

@@ -46,10 +46,11 @@ struct TinyPhysicsTask {
 };
 
 struct TinyPhysicsRollout {
-  std::optional<ChallengeCosts> costs;  // empty if it diverged
+  std::optional<ChallengeCosts> costs;  // empty if it diverged or failed
   // The row in which the controller's action was not finite, after which the rollout ends; -1: in none.
   int64_t diverged_at = -1;
-  std::vector<int16_t> tokens;            // sampled, from row 100 on
+  std::string failed;           // what the controller did instead of giving one, and in which row; empty: nothing
+  std::vector<int16_t> tokens;  // sampled, from row 100 on
   std::vector<double> lataccel, actions;  // of rows 0 to the last; with TinyPhysicsOptions::trajectories
 };
 
@@ -75,7 +76,9 @@ class TinyPhysics {
   ~TinyPhysics();
 
   // A result for each task; those that `stop` prevented have no tokens and no costs. Fails (user) naming the task by
-  // its name if the network's output is not finite; what the controller throws is passed on.
+  // its name if the network's output is not finite. Routes with which a controller is lost (ControllerLost) run again
+  // in halves, down to single ones, of which those with which it is lost again have failed; all else that it throws is
+  // passed on.
   std::vector<TinyPhysicsRollout> run(std::span<const TinyPhysicsTask> tasks,
                                       const ChallengeControllerMaker& controller);
   int64_t batch() const;

@@ -14,51 +14,22 @@
 #include <string>
 #include <vector>
 
-#include "base/child_process.h"
 #include "sim/algorithm_memory.h"
 #include "sim/user_algorithm.h"
+#include "sim/worker_process.h"
 
 namespace sparkpilot::sim {
 
-struct WorkerOptions {
-  double step_timeout = 1;              // s, for one step of all worlds of a worker
-  std::string python = "python3";       // what runs scripts
-  std::vector<std::string> unset = {};  // variables of the environment that workers do not get
-};
-
-// A process with the algorithm in it. One thread at a time.
-class AlgorithmWorker {
+// A process with the algorithm in it.
+class AlgorithmWorker : public WorkerProcess {
  public:
-  ~AlgorithmWorker();
-  AlgorithmWorker(const AlgorithmWorker&) = delete;
-  AlgorithmWorker& operator=(const AlgorithmWorker&) = delete;
+  AlgorithmWorker(const std::vector<std::string>& command, const WorkerOptions& options)
+      : WorkerProcess(command, options, sizeof(AlgorithmMemory)) {}
 
-  // Seen by both processes: what the worker leaves in `out` is not trusted.
-  AlgorithmMemory& memory() { return *memory_; }
-
-  // Empty if it was done, else why it was not: an error that the algorithm reports, a signal, a time that is over. What
-  // was written to stderr last is in it. `stop`: the wait ends when it is set, and the worker is lost.
-  std::string reset(size_t worlds, const std::atomic<bool>* stop = nullptr);
-  std::string update(const std::atomic<bool>* stop = nullptr);
+  AlgorithmMemory& memory() { return *static_cast<AlgorithmMemory*>(WorkerProcess::memory()); }
   // Times of single updates of one world in microseconds, after a reset of one; it sees memory().seen in turns. No
-  // longer than the step timeout.
+  // longer than the step timeout. Empty, or why there are none.
   std::string time(double& p50_us, double& p99_us, const std::atomic<bool>* stop = nullptr);
-  // The process has to be ended: it is gone, or does not answer.
-  bool lost() const { return lost_; }
-  bool hung() const { return hung_; }  // did not answer in time
-
- private:
-  friend class WorkerAlgorithm;
-  AlgorithmWorker(const std::vector<std::string>& command, const WorkerOptions& options);
-  std::string ask(const std::string& line, double seconds, std::string* answer = nullptr,
-                  const std::atomic<bool>* stop = nullptr);
-  // The first line, which describes the algorithm. Fails (user) with the reason if absent.
-  std::string description(const std::string& file);
-
-  double step_timeout_;
-  bool lost_ = false, hung_ = false;
-  AlgorithmMemory* memory_ = nullptr;
-  std::unique_ptr<ChildProcess> process_;
 };
 
 class WorkerAlgorithm : public UserAlgorithm {
