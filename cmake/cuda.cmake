@@ -163,8 +163,11 @@ function(sparkpilot_kernel_images target)
       elseif(name STREQUAL worlds)
         list(APPEND flags -fmad=false)  # a world's roundings are those of its source (src/sim/number-inl.h)
       endif()
+      # Names of what a source keeps to itself hold a hash of its path, which nvcc tells cicc; ours is the same wherever the sources
+      # lie.
+      file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
       add_custom_command(OUTPUT ${image} VERBATIM COMMENT "GPU code of ${name}.cu"
-        COMMAND ${NVCC} -fatbin -std=c++20 -O3 --Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror ${size} ${flags}
+        COMMAND ${NVCC} -fatbin -Xcicc --orig_src_path_name,${path} -std=c++20 -O3 --Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror ${size} ${flags}
                 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -MD -MF ${image}.d -o ${image} ${source}
         DEPENDS ${source} DEPFILE ${image}.d)
       list(APPEND files ${image})
