@@ -176,7 +176,7 @@ int compare(const Program& program, SimCompareFlags flags) {
   else print_report(c, flags);
   if (!flags.csv.empty()) write(flags.csv, sim::to_csv(c), flags);
   if (!flags.page.empty()) {
-    write(flags.page, sim::to_html(c, flags.a, flags.b, sim::drive_worst(c)), flags);
+    write(flags.page, sim::to_html(c, flags.a, flags.b, sim::drive_worst(c), sim::drive_newly_failed(c)), flags);
   }
   for (const std::string& line : sim::regression_lines(c)) note("worse: " + plain(line));
   return c.regressed() ? kCheckFailed : kDone;

@@ -67,8 +67,13 @@ bool is_other(const std::optional<double>& then, const std::optional<double>& no
 
 void add_pair(drive::Page& page, const Comparison& c, const DrivenPair& driven) {
   const NamedPair& pair = driven.pair;
-  page.text(fmt::format("{}, variant {}: {} of {} in A, {} in B.", pair.scenario, pair.variant, c.worst_by->name,
-                        figure_text(*pair.a), figure_text(*pair.b)));
+  const std::string world = fmt::format("{}, variant {}", pair.scenario, pair.variant);
+  if (pair.a && pair.b) {
+    page.text(fmt::format("{}: {} of {} in A, {} in B.", world, c.worst_by->name, figure_text(*pair.a),
+                          figure_text(*pair.b)));
+  } else {
+    page.text(fmt::format("{}, in B: {}.", world, pair.reason));
+  }
   for (const auto& [which, then, now] :
        {std::tuple("A", pair.a, driven.again_a), std::tuple("B", pair.b, driven.again_b)}) {
     if (!is_other(then, now)) continue;
@@ -91,19 +96,37 @@ void add_pair(drive::Page& page, const Comparison& c, const DrivenPair& driven) 
   }
 }
 
+DrivenPair driven_again(const Comparison& c, const NamedPair& pair) {
+  DrivenPair driven;
+  driven.pair = pair;
+  try {
+    drive_pair(c, driven);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::user) throw;
+    driven.why_not = error.what();
+  }
+  return driven;
+}
+
+std::span<const NamedPair> first_of(const std::vector<NamedPair>& pairs, size_t most) {
+  return std::span(pairs).first(std::min(most, pairs.size()));
+}
+
 }  // namespace
 
 std::vector<DrivenPair> drive_worst(const Comparison& c, size_t most) {
   std::vector<DrivenPair> out;
-  for (size_t i = 0; i < std::min(most, c.worst.size()); ++i) {
-    DrivenPair& driven = out.emplace_back();
-    driven.pair = c.worst[i];
-    try {
-      drive_pair(c, driven);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::user) throw;
-      driven.why_not = error.what();
-    }
+  for (const NamedPair& pair : first_of(c.worst, most)) out.push_back(driven_again(c, pair));
+  return out;
+}
+
+std::vector<DrivenPair> drive_newly_failed(const Comparison& c, size_t most) {
+  std::vector<DrivenPair> out;
+  for (const NamedPair& pair : c.newly_failed_names) {
+    const bool drawn = std::ranges::any_of(first_of(c.worst, kDrawnPairs), [&](const NamedPair& other) {
+      return other.scenario == pair.scenario && other.variant == pair.variant;
+    });
+    if (!drawn && out.size() < most) out.push_back(driven_again(c, pair));
   }
   return out;
 }

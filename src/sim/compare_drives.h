@@ -1,4 +1,5 @@
-// The worst worlds of a comparison driven again by both runs, for its page: run.json says of most runs how.
+// The worst worlds of a comparison and those that newly failed, driven again by both runs, for its page: run.json says
+// of most runs how.
 #pragma once
 
 #include <span>
@@ -27,6 +28,8 @@ struct DrivenPair {
 // The first of comparison.worst, at most `most`. What a run had from files (a car, an algorithm, a course) is not
 // looked for, and another version's worlds may be others: such pairs say so.
 std::vector<DrivenPair> drive_worst(const Comparison& comparison, size_t most = kDrawnPairs);
+// The same of comparison.newly_failed_names, without those that drive_worst() drives.
+std::vector<DrivenPair> drive_newly_failed(const Comparison& comparison, size_t most = kDrawnPairs);
 
 // Plots over time, A's beside B's.
 void add_drives(drive::Page& page, const Comparison& comparison, std::span<const DrivenPair> driven);

@@ -56,6 +56,31 @@ TEST(CompareDrives, DrivesTheWorstPairsAgain) {
   EXPECT_NE(to_html(other, "a", "b", drive_worst(other, 1)).find("Driven again, A has"), std::string::npos);
 }
 
+// Those that do not pass in B alone, without those that are among the worst.
+TEST(CompareDrives, DrivesWhatNewlyFailed) {
+  const std::vector<std::string> names{"curve_gentle", "curve_firm", "s_curve_highway"};
+  const Results a = driven(names, {}), b = driven(names, {{"kp", 10}});
+  const Comparison c = compare_runs(a, b, {.worst_by = "tracking_rmse", .resamples = 200}, "a", "b");
+  ASSERT_GT(c.newly_failed_names.size(), kDrawnPairs);
+  const std::vector<DrivenPair> worst = drive_worst(c), failed = drive_newly_failed(c);
+  ASSERT_FALSE(failed.empty());
+  ASSERT_LE(failed.size(), kDrawnPairs);
+  for (const DrivenPair& pair : failed) {
+    EXPECT_EQ(pair.why_not, "");
+    EXPECT_NE(pair.pair.reason, "");
+    EXPECT_GT(pair.b.rows.size(), 100U);
+    for (const DrivenPair& other : worst) {
+      EXPECT_FALSE(other.pair.scenario == pair.pair.scenario && other.pair.variant == pair.pair.variant);
+    }
+  }
+  const std::string without = to_html(c, "a", "b", worst), page = to_html(c, "a", "b", worst, failed);
+  EXPECT_EQ(count_of(page, "<svg") - count_of(without, "<svg"), 5 * failed.size());
+  const NamedPair& first = failed[0].pair;
+  EXPECT_NE(page.find(first.scenario + ", variant " + std::to_string(first.variant) + ", in B: "), std::string::npos);
+  EXPECT_EQ(page.find("nan"), std::string::npos);
+  EXPECT_EQ(drive_newly_failed(c, 1).size(), 1U);
+}
+
 // Worlds of other seeds have other parameters, so the lane of one says nothing of the other's.
 TEST(CompareDrives, DrawsWorldsOfDifferentSeeds) {
   const Results a = driven({"curve_firm"}, {}, 3), b = driven({"curve_firm"}, {{"kp", 0.3}}, 4);

@@ -341,7 +341,7 @@ std::string to_csv(const Comparison& c) {
 }
 
 std::string to_html(const Comparison& c, const std::string& name_a, const std::string& name_b,
-                    std::span<const DrivenPair> driven) {
+                    std::span<const DrivenPair> worst, std::span<const DrivenPair> newly_failed) {
   Page page("Comparison of simulated runs", fmt::format("A: {}, B: {}", name_a, name_b));
   add_headlines(page, c);
   for (const std::string& line : regression_lines(c)) page.warning(line);
@@ -356,11 +356,12 @@ std::string to_html(const Comparison& c, const std::string& name_a, const std::s
                   100 * (1 - c.alpha)));
   add_differences(page, c, Scope::all, "");
   add_worst(page, c);
-  add_drives(page, c, driven);
+  add_drives(page, c, worst);
   if (!c.newly_failed_names.empty()) {
     page.section("Newly failed");
     add_pairs(page, c.newly_failed_names, nullptr,
               fmt::format("The first of {} newly failed and {} newly diverged.", c.newly_failed, c.newly_diverged));
+    add_drives(page, c, newly_failed);
   }
   page.section("By category");
   add_differences(page, c, Scope::category, "");

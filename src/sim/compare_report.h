@@ -17,9 +17,10 @@ nlohmann::ordered_json to_json(const Comparison& comparison);
 // A row for each difference, headings first.
 std::string to_csv(const Comparison& comparison);
 
-// One HTML file that needs nothing else. `name_a`, `name_b`: the runs'; `driven`: of its worst pairs, to be drawn.
+// One HTML file that needs nothing else. `name_a`, `name_b`: the runs'; `worst`, `newly_failed`: of these pairs, to be
+// drawn.
 std::string to_html(const Comparison& comparison, const std::string& name_a, const std::string& name_b,
-                    std::span<const DrivenPair> driven = {});
+                    std::span<const DrivenPair> worst = {}, std::span<const DrivenPair> newly_failed = {});
 
 // "tracking_rmse of curves: 0.213 to 0.224 m/s^2, +5.2 % (+3.1 % to +7.3 %)": a line for each difference that is worse,
 // and for worlds that newly fail.
