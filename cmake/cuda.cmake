@@ -167,7 +167,8 @@ function(sparkpilot_kernel_images target)
       # lie.
       file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
       add_custom_command(OUTPUT ${image} VERBATIM COMMENT "GPU code of ${name}.cu"
-        COMMAND ${NVCC} -fatbin -Xcicc --orig_src_path_name,${path} -std=c++20 -O3 --Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror ${size} ${flags}
+        COMMAND ${NVCC} -fatbin -Xcicc --orig_src_path_name,${path} -std=c++20 -O3 --Werror all-warnings
+                -Xptxas -warn-spills,-warn-lmem-usage,-Werror ${size} ${flags}
                 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -MD -MF ${image}.d -o ${image} ${source}
         DEPENDS ${source} DEPFILE ${image}.d)
       list(APPEND files ${image})

@@ -50,14 +50,16 @@ void add_sim_flags(Command command, SimFlags& flags) {
   add_number(command, "--seed", flags.seed, "of the scenarios' parameters and noise");
 }
 
+sim::WorkerOptions worker_options(const Program& program, double step_timeout) {
+  sim::WorkerOptions options{.step_timeout = step_timeout, .unset = variables_of_short_waits()};
+  if (const std::string& python = program.settings["python"].value; !python.empty()) options.python = python;
+  return options;
+}
+
 std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program, const SimFlags& flags) {
   if (!(flags.step_timeout > 0)) fail("--step-timeout {}: expected more than 0", flags.step_timeout);
   if (flags.algorithm.ends_with(".onnx")) return std::make_shared<sim::NetworkAlgorithm>(flags.algorithm);
-  const std::string python = program.settings["python"].value;
-  return std::make_shared<sim::WorkerAlgorithm>(flags.algorithm,
-                                                sim::WorkerOptions{.step_timeout = flags.step_timeout,
-                                                                   .python = python.empty() ? "python3" : python,
-                                                                   .unset = variables_of_short_waits()});
+  return std::make_shared<sim::WorkerAlgorithm>(flags.algorithm, worker_options(program, flags.step_timeout));
 }
 
 namespace {

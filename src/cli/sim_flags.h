@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "sim/scenario_run.h"
 #include "sim/user_algorithm.h"
+#include "sim/worker_process.h"
 
 namespace sparkpilot::cli {
 
@@ -21,6 +22,8 @@ struct SimFlags {
 void add_sim_flags(Command command, SimFlags& flags);
 // Without scenarios. Starts a user's algorithm. Fails (user) on a --set that is no NAME=NUMBER.
 sim::ScenarioRunOptions scenario_run_options(const Program& program, const SimFlags& flags);
+// Of a user's program: the Python of the setting, and without the variables of short_waits.h.
+sim::WorkerOptions worker_options(const Program& program, double step_timeout);
 // The algorithm in the file that --algorithm names.
 std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program, const SimFlags& flags);
 // The GPU for these scenarios by a setting of device, null for the CPU. `auto` takes the fastest one that gives the

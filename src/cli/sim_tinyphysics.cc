@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/interrupt.h"
-#include "cli/short_waits.h"
 #include "cli/sim_flags.h"
 #include "cli/terminal.h"
 #include "sim/challenge_script.h"
@@ -225,11 +224,8 @@ Driver driver_of(const Program& program, const TinyPhysicsFlags& flags, const st
     }
     return out;
   }
-  const std::string python = program.settings["python"].value;
-  out.script = std::make_unique<sim::ChallengeScript>(flags.controller, set,
-                                                      sim::WorkerOptions{.step_timeout = flags.step_timeout,
-                                                                         .python = python.empty() ? "python3" : python,
-                                                                         .unset = variables_of_short_waits()});
+  out.script =
+      std::make_unique<sim::ChallengeScript>(flags.controller, set, worker_options(program, flags.step_timeout));
   out.maker = out.script->maker(&stop);
   out.parameters = out.script->parameters();
   return out;
