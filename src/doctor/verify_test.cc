@@ -1,13 +1,14 @@
 #include "doctor/verify.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/test_files.h"
 #include "doctor/report.h"
 
 namespace sparkpilot {
@@ -15,9 +16,9 @@ namespace {
 
 // The driver is the tests' own library (tests/fake_driver/cuda.cc); the loading, the calls and the comparison are real.
 Verifications verify(const char* mode, double wait_seconds = 20) {
-  // Libraries that hung are remembered by name.
-  const std::string link = testing::TempDir() + "verify_" + mode + std::to_string(getpid()) + ".so";
-  std::filesystem::remove(link);
+  // A new name for each: libraries that hung are remembered by name.
+  const TempFolder folder;
+  const std::string link = folder.file(fmt::format("verify_{}.so", mode));
   std::filesystem::create_symlink(FAKE_CUDA, link);
   setenv("FAKE_DRIVER", mode, 1);
   Verifications out = verify_gpus({.wait_seconds = wait_seconds, .libraries = {link}});

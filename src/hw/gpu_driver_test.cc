@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "base/test_files.h"
 #include "hw/gpu_driver.h"
 
 namespace sparkpilot {
@@ -16,7 +17,8 @@ using State = GpuDriverAnswers::State;
 
 // A new name for the same file: libraries that hung are remembered by name.
 std::string library(const char* path, const std::string& as) {
-  std::string link = testing::TempDir() + as + std::to_string(getpid()) + ".so";
+  static const TempFolder folder;
+  std::string link = folder.file(as + ".so");
   std::filesystem::remove(link);
   std::filesystem::create_symlink(path, link);
   return link;
@@ -101,8 +103,8 @@ TEST(Nvml, OneLostDeviceLeavesTheOthers) {
 
 // The library functions called while `work` ran, with the number of calls.
 std::map<std::string, int> calls_of(const std::function<void()>& work) {
-  const std::string file = testing::TempDir() + "fake_driver_calls" + std::to_string(getpid());
-  std::filesystem::remove(file);
+  const TempFolder folder;
+  const std::string file = folder.file("calls");
   setenv("FAKE_DRIVER_CALLS", file.c_str(), 1);
   work();
   unsetenv("FAKE_DRIVER_CALLS");
@@ -188,8 +190,9 @@ TEST(Nvml, LeavesALibraryAloneThatHangs) {
 
 TEST(Nvml, AbsentUnusableAndNoNvmlAreDifferent) {
   EXPECT_EQ(ask_nvml(5, {}, {"libsparkpilot_no_such_thing.so.1"}).state, State::absent);
-  const std::string broken = testing::TempDir() + "broken_nvml.so";
-  std::ofstream(broken) << "\177ELF and nothing more";
+  const TempFolder folder;
+  const std::string broken = folder.file("broken_nvml.so");
+  write_text(broken, "\177ELF and nothing more");
   const GpuDriverAnswers unusable = ask_nvml(5, {}, {broken});
   EXPECT_EQ(unusable.state, State::unusable);
   EXPECT_NE(unusable.reason.find("broken_nvml.so"), std::string::npos) << unusable.reason;
