@@ -15,7 +15,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 JUNIT = """<testsuite>
   <testcase name="a" status="run"/><testcase name="b" status="run"/>
-  <testcase name="c" status="fail"><failure message=""/></testcase>
+  <testcase name="c" status="fail"><failure message="Timeout"/>
+    <system-out>begins
+x_test.cc:7: Failure
+Expected: 1 &lt; 2</system-out></testcase>
   <testcase name="d" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>
   <testcase name="e" status="notrun"><skipped message="Unable to find executable"/></testcase>
   <testcase name="f" status="disabled"/>
@@ -83,7 +86,14 @@ class Scripts(unittest.TestCase):
             mixed.write_text(JUNIT)
             good.write_text('<testsuite><testcase name="a" status="run"/></testsuite>')
             answer = self.run_script(sys.executable, count, mixed, good)
-            self.assertEqual((answer.returncode, answer.stdout), (1, "3 passed, 2 failed, 2 skipped\n"))
+            self.assertEqual(answer.returncode, 1)
+            self.assertEqual(answer.stdout, """\
+failed: c (Timeout)
+  x_test.cc:7: Failure
+  Expected: 1 < 2
+failed: e (Unable to find executable)
+3 passed, 2 failed, 2 skipped
+""")
             answer = self.run_script(sys.executable, count, good)
             self.assertEqual((answer.returncode, answer.stdout), (0, "1 passed, 0 failed, 0 skipped\n"))
             self.assertEqual(self.run_script(sys.executable, count, good, f"{folder}/none.xml").returncode, 1)
