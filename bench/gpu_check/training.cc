@@ -62,17 +62,31 @@ double difference(const std::vector<double>& got, const std::vector<double>& exp
   return most;
 }
 
-Json check_training(const std::string& role, train::TrainMode mode, const Options& options,
-                    std::vector<std::string>& failures) {
+struct Case {
+  std::string role;
+  train::TrainMode mode;
+  Precision base = Precision::fp32;
+
+  std::string how() const {
+    if (mode == train::TrainMode::full) return "full";
+    return base == Precision::fp32 ? "adapter" : fmt::format("adapter, base in {}", name(base));
+  }
+};
+
+Json check_training(const Case& of, const Options& options, std::vector<std::string>& failures) {
   constexpr double kLossBound = 1e-3, kNormBound = 1e-2;  // networks enlarge rounding errors, update by update
   const int64_t batch = options.tiny ? 2 : 16;
   const int updates = options.tiny ? 2 : 5;
   const TempFolder folder;
   const std::vector<train::StudentNetwork> networks{
-      train::zoo_network(folder.path(), role, (options.tiny ? "tiny_driving_" : "driving_") + role)};
+      train::zoo_network(folder.path(), of.role, (options.tiny ? "tiny_driving_" : "driving_") + of.role)};
   const train::RandomSamples samples(networks, batch * updates);
-  const train::Student student(
-      {.networks = networks, .batch = batch, .mode = mode, .max_size = options.tiny ? "20%" : "1%"}, samples.fields());
+  const train::Student student({.networks = networks,
+                                .batch = batch,
+                                .mode = of.mode,
+                                .max_size = options.tiny ? "20%" : "1%",
+                                .base = of.base},
+                               samples.fields());
   const TrainingFigures cpu = train_on(student, samples, "cpu", batch, updates);
   const TrainingFigures gpu = train_on(student, samples, options.device(), batch, updates);
   const TrainingFigures again = train_on(student, samples, options.device(), batch, updates);
@@ -83,14 +97,14 @@ Json check_training(const std::string& role, train::TrainMode mode, const Option
     failures.push_back(fmt::format("norms differ by {:.2g}, allowed {:.2g}", norm, kNormBound));
   if (again.losses != gpu.losses || again.norms != gpu.norms) failures.push_back("other bits when it is repeated");
   Json programs = Json::array();
-  for (const auto& [name, of] : gpu.transfers) {
-    programs.push_back({{"program", name},
-                        {"launches", of.launches},
-                        {"bytes_to_gpu", of.bytes_to_gpu},
-                        {"bytes_to_host", of.bytes_to_host}});
+  for (const auto& [program, moved] : gpu.transfers) {
+    programs.push_back({{"program", program},
+                        {"launches", moved.launches},
+                        {"bytes_to_gpu", moved.bytes_to_gpu},
+                        {"bytes_to_host", moved.bytes_to_host}});
   }
-  Json out{{"network", role},
-           {"mode", mode == train::TrainMode::full ? "full" : "adapter"},
+  Json out{{"network", of.role},
+           {"mode", of.how()},
            {"batch", batch},
            {"updates", updates},
            {"loss_difference", loss},
@@ -105,19 +119,20 @@ Json check_training(const std::string& role, train::TrainMode mode, const Option
 }  // namespace
 
 Outcome check_trainings(const Options& options, const Json& go_on) {
-  std::vector<std::pair<std::string, train::TrainMode>> all;
-  std::vector<std::string> names;
+  std::vector<Case> all;
   for (const char* role : {"policy", "vision"}) {
-    for (const train::TrainMode mode : {train::TrainMode::adapter, train::TrainMode::full}) {
-      const std::string name = std::string(role) + (mode == train::TrainMode::full ? " full" : " adapter");
-      if (!options.takes(name)) continue;
-      all.emplace_back(role, mode);
-      names.push_back(name);
-    }
+    all.push_back({role, train::TrainMode::adapter});
+    all.push_back({role, train::TrainMode::full});
+    all.push_back({role, train::TrainMode::adapter, Precision::fp8});
   }
+  all.push_back({"policy", train::TrainMode::adapter, Precision::fp4});
+  const auto title = [](const Case& of) { return fmt::format("{} {}", of.role, of.how()); };
+  std::erase_if(all, [&](const Case& of) { return !options.takes(title(of)); });
+  std::vector<std::string> names;
+  for (const Case& of : all) names.push_back(title(of));
   const auto held = GpuDevice::open(options.ordinal);  // else each session would begin and end the driver's context
   return each_of(options, go_on, "trainings", names, [&](size_t i, std::vector<std::string>& failures) {
-    return check_training(all[i].first, all[i].second, options, failures);
+    return check_training(all[i], options, failures);
   });
 }
 
