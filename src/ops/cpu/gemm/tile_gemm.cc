@@ -257,6 +257,9 @@ void few_rows(const PlainRows& source, int64_t row, const W* b, const float* bia
 // The weights that are needed next, which otherwise come from memory while nothing is computed: asks for a part of them
 // with each tile, into the second-level cache.
 struct Ahead {
+  // Half of a small second-level cache. Weights that fit are there after the first rows, and asking takes time.
+  static constexpr int64_t kStays = 256 << 10;
+
   const std::byte *at = nullptr, *end = nullptr;
 
   HWY_INLINE void ask(int64_t bytes) {
@@ -302,13 +305,16 @@ HWY_INLINE void for_parts(int64_t columns, const Fn& fn) {
 template <typename W, typename Rows>
 void all_panels(const Rows& source, const W* data, int64_t depth, int64_t all_columns, const TileOutput& out,
                 const RowRange& range, bool few) {
+  const auto panel_bytes = depth * kPanel * static_cast<int64_t>(sizeof(W));
+  const bool come_from_memory =
+      range.first_row == 0 || (range.last_panel - range.first_panel) * panel_bytes > Ahead::kStays;
   for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
     const int64_t first = panel * kPanel;
     for_parts(std::min(kPanel, all_columns - first), [&]<typename TileShape>(int64_t j, int64_t columns) {
       const W* weights = data + panel * depth * kPanel + j;
       const float* bias = out.bias ? out.bias + first + j : nullptr;
       Ahead ahead;
-      if (panel + 1 < range.last_panel) {
+      if (come_from_memory && panel + 1 < range.last_panel) {
         ahead.at = reinterpret_cast<const std::byte*>(data + (panel + 1) * depth * kPanel);
         ahead.end = reinterpret_cast<const std::byte*>(data + (panel + 2) * depth * kPanel);
       }
