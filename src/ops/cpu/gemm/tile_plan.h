@@ -37,10 +37,12 @@ struct TilePlan {
   void finish(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands, const RowRange& range) const;
 };
 
-// Rows per block, so that A and Y stay in the first-level cache for the epilogue; a multiple of every tile's height.
+inline constexpr int64_t kTileMultiple = 30;  // of every tile's height
+
+// Rows per block, so that A and Y stay in the first-level cache for the epilogue.
 inline int64_t TilePlan::block_rows() const {
-  constexpr int64_t kFloats = 8192, kMultiple = 30;
-  return std::clamp<int64_t>(kFloats / (depth + columns) / kMultiple, 1, 8) * kMultiple;
+  constexpr int64_t kFloats = 8192;
+  return std::clamp<int64_t>(kFloats / (depth + columns) / kTileMultiple, 1, 8) * kTileMultiple;
 }
 
 inline void TilePlan::finish(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands,
@@ -73,12 +75,15 @@ void TilePlan::run(float* y, const SplitEpilogue& epilogue, const Epilogue::Oper
   const int64_t threads = thread_count();
   if (panels > 1 && (rows < 2 * block || (blocks < 8 * threads && panels >= 4 * threads))) {
     const auto grain = static_cast<int64_t>(kWorth / (total / static_cast<double>(panels) + 1)) + 1;
-    // Each block of rows reads all weights, so avoid a small remaining block.
-    constexpr int64_t kTile = 10;
+    // Each block of rows reads all weights, so the last one takes what is left besides.
     const int64_t cuts = std::max<int64_t>(1, rows / block);
-    const int64_t step = ((rows + cuts - 1) / cuts + kTile - 1) / kTile * kTile;
+    const int64_t step = cuts == 1 ? rows : rows / cuts / kTileMultiple * kTileMultiple;
     parallel_for(panels, grain, [&](int64_t first, int64_t last) {
-      for (int64_t row = 0; row < rows; row += step) piece({row, std::min(rows, row + step), first, last});
+      for (int64_t row = 0; row < rows;) {
+        const int64_t end = rows - row < step + kTileMultiple ? rows : row + step;
+        piece({row, end, first, last});
+        row = end;
+      }
     });
     return;
   }
