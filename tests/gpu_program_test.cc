@@ -335,14 +335,22 @@ TEST_F(GpuProgram, AutoSaysWhatItChose) {
   EXPECT_EQ(json::parse(result.out)["device"], "cuda:0");
   EXPECT_NE(result.err.find("the self-check has passed in "), std::string::npos) << result.err;
   EXPECT_NE(result.err.find(" ms; run on an H100 and an H200"), std::string::npos) << result.err;
-  // On the emulated GPU the check takes longer than the rest of loading, which does not count it.
-  const json loaded = json::parse(result.out);
-  EXPECT_LT(loaded["load_ms"].get<double>(), loaded["self_check_ms"].get<double>());
-  result = run_program("compare --device cuda,auto --no-time --quiet --json " + policy(), with("rtx4090"));
-  ASSERT_EQ(result.code, 0) << result.err;
-  const json variants = json::parse(result.out)["variants"];
-  EXPECT_FALSE(variants[0].contains("self_check_ms"));
-  EXPECT_LT(variants[1]["load_ms"].get<double>(), variants[1]["self_check_ms"].get<double>());
+  // On the emulated GPU the check takes longer than the rest of loading, which does not count it. A load may be slow for
+  // other reasons, but not each time.
+  const auto load_does_not_count_it = [&](const std::string& command, const char* at) {
+    for (int i = 0; i < 10; ++i) {
+      const ProgramResult run = run_program(command + policy(), with("rtx4090"));
+      EXPECT_EQ(run.code, 0) << run.err;
+      const json told = json::parse(run.out).at(json::json_pointer(at));
+      if (told.at("load_ms").get<double>() < told.at("self_check_ms").get<double>()) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(load_does_not_count_it("run --json ", ""));
+  const std::string compare = "compare --device cuda,auto --no-time --quiet --json ";
+  EXPECT_TRUE(load_does_not_count_it(compare, "/variants/1"));
+  result = run_program(compare + policy(), with("rtx4090"));
+  EXPECT_FALSE(json::parse(result.out)["variants"][0].contains("self_check_ms"));
   result = run_program("run --json " + policy(), with("none"));
   EXPECT_EQ(json::parse(result.out)["device"], "cpu");
   EXPECT_EQ(result.err, "");
