@@ -499,7 +499,9 @@ class Threads(unittest.TestCase):
         script = ("import sparkpilot, session_test\ns = session_test.heavy(300)\nprint('ready', flush=True)\n"
                   "while True: s.run()")
         process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, cwd=os.path.dirname(os.path.abspath(__file__)))
+                                   text=True, cwd=os.path.dirname(os.path.abspath(__file__)),
+                                   # A shell's background jobs ignore it, and Python leaves it so.
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self.assertEqual(process.stdout.readline(), "ready\n")
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
