@@ -305,7 +305,7 @@ HWY_INLINE void for_parts(int64_t columns, const Fn& fn) {
 template <typename W, typename Rows>
 void all_panels(const Rows& source, const W* data, int64_t depth, int64_t all_columns, const TileOutput& out,
                 const RowRange& range, bool few) {
-  const auto panel_bytes = depth * kPanel * static_cast<int64_t>(sizeof(W));
+  const int64_t panel_bytes = depth * kPanel * static_cast<int64_t>(sizeof(W));
   const bool come_from_memory =
       range.first_row == 0 || (range.last_panel - range.first_panel) * panel_bytes > Ahead::kStays;
   for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
