@@ -158,8 +158,9 @@ TEST_F(Cli, ModelQuantizeStoresWeightsInEightAndFourBits) {
     return parsed("model quantize " + policy() + " '" + out + "' " + flags);
   };
   const json eight = report_of("--fp8"), four = report_of("--fp4");
-  EXPECT_EQ(keys(four), (Keys{"file", "file_bytes", "opset", "weight_bytes", "fp32_weight_bytes", "samples", "compared",
-                              "worst_sample_relative_l2", "outputs", "layers"}));
+  EXPECT_EQ(keys(four),
+            (Keys{"file", "file_bytes", "opset", "weight_bytes", "fp32_weight_bytes", "samples", "compared",
+                  "worst_sample_relative_l2", "likely_worst_relative_l2", "independent_samples", "outputs", "layers"}));
   EXPECT_EQ(eight["opset"], 19);
   EXPECT_EQ(four["opset"], 23);
   EXPECT_LT(four["weight_bytes"], eight["weight_bytes"]);
@@ -181,6 +182,9 @@ TEST_F(Cli, ModelQuantizeStoresWeightsInEightAndFourBits) {
   EXPECT_LT(target["weight_bytes"], target["fp32_weight_bytes"]);
   EXPECT_GT(target["weight_bytes"], four["weight_bytes"]);
   EXPECT_TRUE(target["layers"][0].contains("alone_in_fp8_relative_l2"));
+  EXPECT_LE(target["likely_worst_relative_l2"], 0.02);
+  EXPECT_GT(target["likely_worst_relative_l2"], target["worst_sample_relative_l2"]);
+  EXPECT_EQ(target["independent_samples"], 8);
   const int64_t budget = eight["weight_bytes"].get<int64_t>() * 3 / 2;
   const json within = report_of("--fp4 --budget " + std::to_string(budget));
   EXPECT_LE(within["weight_bytes"], budget);

@@ -44,6 +44,13 @@ double normal_quantile(double probability) {
   return low;
 }
 
+double tolerance_factor(double count, double share, double confidence) {
+  if (!(count >= 3)) fail_internal("a tolerance limit of {} samples", count);
+  const double covered = normal_quantile(share), sure = normal_quantile(confidence);
+  const double a = 1 - sure * sure / (2 * (count - 1)), b = covered * covered - sure * sure / count;
+  return (covered + std::sqrt(std::max(0.0, covered * covered - a * b))) / a;
+}
+
 namespace {
 
 // How many of the least, and as many of the greatest, of n samples lie outside the interval: the most for which the

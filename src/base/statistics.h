@@ -36,4 +36,10 @@ Ratio ratio_of(std::span<const double> ours, std::span<const double> theirs, dou
 // x such that a normal variable of mean 0 and variance 1 is below it with this probability, above 0 and below 1.
 double normal_quantile(double probability);
 
+// k such that at least `share` of a normal population lies below mean + k * deviation of `count` independent samples of
+// it, with a probability of `confidence`: the factor of the one-sided tolerance limit, as in M. G. Natrella,
+// "Experimental Statistics" (NBS Handbook 91, 1963), section 2-2.3, within 2 % of the exact one from eight samples on.
+// At least three samples, which need not be a whole number; both probabilities above 0.5 and below 1.
+double tolerance_factor(double count, double share, double confidence);
+
 }  // namespace sparkpilot

@@ -48,6 +48,13 @@ TEST(NormalQuantile, IsThatOfTables) {
   EXPECT_NEAR(normal_quantile(0.99375), 2.4977055, 1e-6);
 }
 
+TEST(ToleranceFactor, IsThatOfTables) {
+  for (const auto& [n, k] : {std::pair{8, 4.354}, {10, 3.981}, {20, 3.295}, {50, 2.862}, {100, 2.684}}) {
+    EXPECT_NEAR(tolerance_factor(n, 0.99, 0.95), k, 0.02 * k) << n;
+  }
+  EXPECT_NEAR(tolerance_factor(20, 0.999, 0.95), 4.318, 0.02 * 4.318);
+}
+
 TEST(Ratio, OfRoundsThatDriftTogetherIsExact) {
   std::vector<double> ours, theirs;
   for (int i = 1; i <= 10; ++i) {

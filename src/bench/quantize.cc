@@ -172,7 +172,7 @@ std::vector<QuantizedError> keep_costly(const Calibrated& c, QuantizeOptions& op
 }  // namespace
 
 Samples in_types_of(const Graph& graph, const Samples& samples) {
-  Samples out{.inputs = {}, .count = samples.count};
+  Samples out{.inputs = {}, .count = samples.count, .groups = samples.groups};
   for (const ValueId id : graph.inputs()) {
     const Value& input = graph.value(id);
     const auto found = samples.inputs.find(input.name);

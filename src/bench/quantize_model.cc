@@ -113,6 +113,7 @@ StoredModel store_model(const std::filesystem::path& from, const std::filesystem
   result.bytes = small.bytes;
   result.f32_bytes = small.f32_bytes;
   result.error = small.error;
+  result.likely_worst = small.likely_worst;
   result.not_finite = std::move(small.not_finite);
   small.graph.opsets[""] = std::max(four ? 23 : 19, small.graph.opsets[""]);
   drop_dead(small.graph);

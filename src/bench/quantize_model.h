@@ -47,6 +47,7 @@ struct StoredModel {
   std::vector<SmallLayer> layers;
   int64_t bytes = 0, f32_bytes = 0;     // of all constants that products read
   std::optional<double> error = {};     // SmallGraph::error
+  LikelyWorst likely_worst = {};        // SmallGraph::likely_worst
   std::vector<QuantizedError> outputs;  // on what was held out; infinite where they hold NaN in f32
   std::string not_finite = {};          // not_finite_weights()
 };

@@ -335,10 +335,80 @@ TEST_F(QuantizeCalibrated, TheFilesCodesAreMultiplied) {
 }
 
 TEST_F(QuantizeCalibrated, ATargetCountsRoundedActivations) {
-  options.target_error = 0.5;
+  options.target_error = 10;  // of twelve samples whose errors differ by a factor of ten
   const double rounded = *store().error;
   options.largest = {};
   EXPECT_GT(rounded, *store().error);
+}
+
+TEST(LikelyWorst, GrowsWithHowErrorsVary) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> same(9, 0.02), few{0.01, 0.02, 0.05}, none(9, 0.0);
+  EXPECT_NEAR(likely_worst(same).error, 0.02, 1e-12);
+  EXPECT_NEAR(likely_worst(few).error, 0.055, 1e-12);
+  EXPECT_EQ(likely_worst(none).error, 0);
+  std::vector<double> varied;
+  for (int i = 0; i < 20; ++i) varied.push_back(0.02 * (i % 2 == 0 ? 2 : 0.5));
+  // Logarithms with a deviation of log(2) * sqrt(20 / 19), 4.318 of them above their mean.
+  EXPECT_NEAR(likely_worst(varied).error, 0.02 * std::exp(4.318 * std::log(2) * std::sqrt(20.0 / 19)), 0.03);
+  varied[3] = 0;  // as if it were 0.01
+  EXPECT_LT(likely_worst(varied).error, 0.5);
+  varied[3] = inf;
+  EXPECT_EQ(likely_worst(varied).error, inf);
+}
+
+// Six of a kind say little more than one of them: samples in two groups that differ leave more room than single ones.
+TEST(LikelyWorst, CountsWhatIsIndependent) {
+  std::vector<double> errors;
+  Random random(3);
+  for (int i = 0; i < 36; ++i) errors.push_back((i / 6 % 2 == 0 ? 0.01 : 0.03) * std::exp(0.1 * random.normal()));
+  const std::vector<size_t> groups(6, 6), shuffled(36, 1);
+  EXPECT_NEAR(likely_worst(errors).error, likely_worst(errors, shuffled).error, 1e-9);
+  EXPECT_GT(likely_worst(errors, groups).error, 2 * likely_worst(errors).error);
+  // Groups that do not differ change little.
+  for (double& error : errors) error = 0.02 * std::exp(0.5 * random.normal());
+  EXPECT_NEAR(likely_worst(errors, groups).error, likely_worst(errors).error, 0.25 * likely_worst(errors).error);
+}
+
+TEST_F(QuantizeProducts, EachFileIsAGroup) {
+  save_npy(folder.file("small.npy"),
+           [] {
+             Tensor t = random_tensor({12, 24}, 5);
+             for (float& v : t.data<float>()) v = std::abs(v);
+             return t;
+           }()
+               .view());
+  options.samples = {{"x", folder.file("x.npy")}, {"x", folder.file("small.npy")}};
+  options.budget = 2500;
+  const double grouped = store().likely_worst.independent;
+  EXPECT_LT(grouped, 24);
+  Tensor both(DType::f32, {24, 24});
+  const Tensor first = load_npy(folder.file("x.npy")), second = load_npy(folder.file("small.npy"));
+  std::ranges::copy(first.data<float>(), both.data<float>().begin());
+  std::ranges::copy(second.data<float>(), both.data<float>().begin() + first.elements());
+  save_npy(folder.file("both.npy"), both.view());
+  options.samples = {{"x", folder.file("both.npy")}};
+  EXPECT_EQ(store().likely_worst.independent, 24);
+}
+
+// What is chosen keeps the target on these samples, and on others.
+TEST_F(QuantizeProducts, ATargetIsMeantForOtherSamples) {
+  const auto samples = [&](uint64_t seed) {
+    const std::string file = folder.file(fmt::format("{}.npy", seed));
+    save_npy(file, random_tensor({20, 24}, seed).view());
+    return std::vector<std::pair<std::string, std::string>>{{"x", file}};
+  };
+  options.samples = samples(1);
+  options.held_out = samples(2);
+  options.precision = Precision::fp4;
+  for (const double target : {0.25, 0.5, 1.0}) {
+    options.target_error = target;
+    const StoredModel model = store();
+    EXPECT_LE(*model.error, target);
+    EXPECT_LE(model.likely_worst.error, target);
+    EXPECT_LE(model.outputs[0].worst, target);
+    EXPECT_GT(model.likely_worst.error, *model.error);
+  }
 }
 
 TEST(Calibration, CutsWhatLiesFarOutside) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
+#include "base/statistics.h"
 #include "bench/summary.h"
 #include "ir/infer.h"
 #include "passes/edit.h"
@@ -16,8 +18,6 @@ namespace {
 
 using Formats = std::map<NodeId, WeightFormat>;
 
-// A target is met on other samples too if it is met by each of these, with some room.
-constexpr double kRoom = 0.9;
 constexpr size_t kLook = 4;  // samples on which each layer is measured alone
 
 int64_t depth_of(const Graph& graph, NodeId id) {
@@ -43,21 +43,22 @@ class Choosing {
         all_(all),
         floats_(session_of(graph, settings.threads)) {}
 
-  // The largest error of the first `most` samples with these weights stored.
-  double error_of(const Formats& plan, size_t most) {
+  // The errors of at most `most` samples, evenly over all of them, with these weights stored.
+  std::vector<double> errors_of(const Formats& plan, size_t most) {
     Graph stored = graph_;
     store_small(stored, plan, settings_.largest);
     infer(stored);
     Session session = session_of(std::move(stored), settings_.threads);
-    double largest = 0;
-    for (size_t i = 0; i < std::min(most, samples_.count); ++i) {
-      set_sample(floats_, samples_, i);
-      set_sample(session, samples_, i);
+    std::vector<double> errors;
+    const size_t count = std::min(most, samples_.count);
+    for (size_t i = 0; i < count; ++i) {
+      set_sample(floats_, samples_, i * samples_.count / count);
+      set_sample(session, samples_, i * samples_.count / count);
       floats_.run();
       session.run();
-      largest = std::max(largest, settings_.error ? settings_.error(session, floats_) : relative_l2(session, floats_));
+      errors.push_back(settings_.error ? settings_.error(session, floats_) : relative_l2(session, floats_));
     }
-    return largest;
+    return errors;
   }
 
   // Makes a layer smaller by one format, at a price.
@@ -78,7 +79,7 @@ class Choosing {
       int64_t bytes = layer.f32_bytes;
       for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::fp4}) {
         if (format > least) break;
-        const double alone = error_of({{id, format}}, kLook);
+        const double alone = std::ranges::max(errors_of({{id, format}}, kLook));
         layer.alone[format] = alone;
         const int64_t now = bytes_of(id, format);
         const double added = std::max(0.0, alone * alone - error * error);
@@ -112,7 +113,52 @@ Formats after(const std::vector<Choosing::Move>& moves, size_t count) {
   return plan;
 }
 
+struct Spread {
+  double mean = 0, deviation = 0;
+  double independent = 0;  // as many independent values would say as much of the mean; at least three
+};
+
+// Of values in groups: the variances within and between groups from a one-way analysis of variance.
+Spread spread_of(std::span<const double> values, std::span<const size_t> groups) {
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  const std::vector<size_t> single(values.size(), 1);
+  if (groups.size() < 2) groups = single;
+  double within = 0, between = 0, squares = 0;
+  for (size_t first = 0; const size_t size : groups) {
+    const std::span<const double> group = values.subspan(first, size);
+    const double middle = std::accumulate(group.begin(), group.end(), 0.0) / static_cast<double>(size);
+    for (const double v : group) within += (v - middle) * (v - middle);
+    between += static_cast<double>(size) * (middle - mean) * (middle - mean);
+    squares += static_cast<double>(size) * static_cast<double>(size);
+    first += size;
+  }
+  const auto count = static_cast<double>(groups.size());
+  between /= count - 1;
+  if (groups.size() == values.size()) return {mean, std::sqrt(between), std::max(3.0, n)};
+  within /= n - count;
+  const double of_groups = std::max(0.0, (between - within) / ((n - squares / n) / (count - 1)));
+  const double variance = of_groups + within;
+  const double correlation = variance > 0 ? of_groups / variance : 0;
+  return {mean, std::sqrt(variance), std::max(3.0, n / (1 + (squares / n - 1) * correlation))};
+}
+
 }  // namespace
+
+LikelyWorst likely_worst(std::span<const double> errors, std::span<const size_t> groups) {
+  const double largest = std::ranges::max(errors);
+  const auto count = static_cast<double>(errors.size());
+  if (errors.size() < kFewSamples || !std::isfinite(largest)) return {largest * 1.1, count};
+  if (largest == 0) return {0, count};
+  std::vector<double> logarithms;
+  for (const double error : errors) logarithms.push_back(std::log(std::max(error, 1e-3 * largest)));
+  // How far some errors are below the middle one does not make others larger.
+  const double least = 2 * median(logarithms) - std::ranges::max(logarithms);
+  for (double& logarithm : logarithms) logarithm = std::max(logarithm, least);
+  const Spread spread = spread_of(logarithms, groups);
+  return {std::exp(spread.mean + tolerance_factor(spread.independent, 0.999, 0.95) * spread.deviation),
+          spread.independent};
+}
 
 int64_t weight_bytes(WeightFormat format, int64_t elements, int64_t depth) {
   const int64_t channels = elements / std::max<int64_t>(1, depth);
@@ -173,18 +219,26 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
         const double left = static_cast<double>(too_many - count) / static_cast<double>(moves.size() + 1);
         progress("looking for what the target allows", 1 - left);
         const size_t middle = (count + too_many) / 2;
-        const double error = choosing.error_of(after(moves, middle), samples.count);
-        (error <= kRoom * *settings.target_error ? count : too_many) = middle;
+        const std::vector<double> errors = choosing.errors_of(after(moves, middle), samples.count);
+        const double worst = std::max(std::ranges::max(errors), likely_worst(errors, samples.groups).error);
+        (worst <= *settings.target_error ? count : too_many) = middle;
       }
     }
     if (count == 0 && settings.target_error) {
-      if (!std::isfinite(choosing.error_of({}, samples.count))) {
+      if (!std::isfinite(std::ranges::max(choosing.errors_of({}, samples.count)))) {
         fail("the model's own outputs hold NaN on these samples, so no error can be measured");
       }
-      fail("an error of at most {} leaves no weights in less than 32 bits", *settings.target_error);
+      const std::vector<double> errors = choosing.errors_of(after(moves, 1), samples.count);
+      fail(
+          "an error of at most {} leaves no weights in less than 32 bits: {} alone in fp8 gives up to {:.3g} on these "
+          "samples, likely {:.3g} on others",
+          *settings.target_error, graph.label(moves[0].node), std::ranges::max(errors),
+          likely_worst(errors, samples.groups).error);
     }
     plan = after(moves, count);
-    out.error = choosing.error_of(plan, samples.count);
+    const std::vector<double> errors = choosing.errors_of(plan, samples.count);
+    out.error = std::ranges::max(errors);
+    out.likely_worst = likely_worst(errors, samples.groups);
   }
   out.bytes = bytes_with(plan);
   for (auto& [id, layer] : layers) {

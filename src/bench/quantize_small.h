@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ struct SmallSettings {
   // The error of one sample: of the last runs of both sessions, which have the model's outputs and the same inputs.
   // Empty: the largest relative L2 of an output, infinite if one holds NaN.
   std::function<double(const Session& got, const Session& expected)> error = {};
-  // Most of the weights that keep the error of every sample at most this; or the least error with at most that many
-  // bytes of weights. At most one of them; none: all of the weights.
+  // Most of the weights that keep the error of every sample at most this, and likely_worst() of them, too; or the least
+  // error with at most that many bytes of weights. At most one of them; none: all of the weights.
   std::optional<double> target_error = {};
   std::optional<int64_t> budget = {};
   std::map<std::string, double> largest = {};  // of activations, by name: those that fp8 products read are rounded too
@@ -38,11 +39,24 @@ struct SmallLayer {
   std::map<WeightFormat, double> alone;     // the largest error of a sample with only this one stored so; if measured
 };
 
+// What other samples' errors will stay below if they are of the same kind: with 95 % confidence 99.9 % of them, taking
+// the logarithms of errors for normal, those far below the others left out of account.
+struct LikelyWorst {
+  double error = 0;        // infinite if one of the errors is
+  double independent = 0;  // as many independent samples would tell as much
+};
+
+// `groups` (Samples::groups) may resemble each other: how much their means differ says how many independent samples
+// there are (N divided by Kish's design effect, 1 + (m - 1) * intraclass correlation). Fewer than kFewSamples tell too
+// little of how errors vary: a tenth more than the largest.
+LikelyWorst likely_worst(std::span<const double> errors, std::span<const size_t> groups = {});
+
 struct SmallGraph {
   Graph floats, graph;  // the same inputs, outputs and metadata
   std::vector<SmallLayer> layers;
   int64_t bytes = 0, f32_bytes = 0;  // of all constants that products read
   std::optional<double> error = {};  // the largest of a sample, if a target or a budget was set
+  LikelyWorst likely_worst = {};     // if there is `error`
   std::string not_finite = {};       // not_finite_weights()
 };
 

@@ -140,14 +140,22 @@ std::vector<std::pair<std::string, Tensor>> input_arrays(const Session& session,
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named,
                      std::optional<uint64_t> seed, size_t random, bool measured) {
   Samples samples;
+  std::map<std::string, std::vector<size_t>> of_files;  // samples by input and file
   for (const auto& [wanted, path] : named) {
     for (const fs::path& file : files_of(path)) {
       for (const auto& [name, array] : input_arrays(session, wanted, file)) {
-        split_samples(array, input_named(session, name), file.string(), measured, samples.inputs[name]);
+        std::vector<Tensor>& tensors = samples.inputs[name];
+        const size_t before = tensors.size();
+        split_samples(array, input_named(session, name), file.string(), measured, tensors);
+        of_files[name].push_back(tensors.size() - before);
       }
     }
   }
-  for (const auto& [input, tensors] : samples.inputs) samples.count = std::max(samples.count, tensors.size());
+  for (const auto& [input, tensors] : samples.inputs) {
+    if (tensors.size() <= samples.count) continue;
+    samples.count = tensors.size();
+    samples.groups = of_files[input];
+  }
   if (seed) add_random(session, *seed, random, samples);
   for (const TensorInfo& input : session.inputs()) {
     const auto found = samples.inputs.find(input.name);

@@ -20,6 +20,9 @@ inline constexpr size_t kFewSamples = 8;
 struct Samples {
   std::map<std::string, std::vector<Tensor>> inputs;
   size_t count = 0;
+  // How many samples in a row come from one file or route and so may resemble each other; together `count`. Empty:
+  // none.
+  std::vector<size_t> groups = {};
 };
 
 // Arrays of files by input: each file holds one sample, or several along the first axis if the input's first dimension

@@ -108,6 +108,12 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
     }
     print(worst.str() + "\n");
   }
+  if (model.error) {
+    print(
+        fmt::format("at most {} on these samples, likely at most {} on others of the same kind (they tell as much as "
+                    "{:.0f} independent ones)\n",
+                    cost_text(*model.error), cost_text(model.likely_worst.error), model.likely_worst.independent));
+  }
   const std::string rounded =
       flags.calibration.empty() ? "" : fmt::format(" ({} read activations in fp8)", layers_that_round(model));
   print(fmt::format(
@@ -138,6 +144,8 @@ Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional
           {"samples", model.samples},
           {"compared", model.compared},
           {fmt::format("worst_sample_{}", unit), model.error ? Json(*model.error) : Json()},
+          {fmt::format("likely_worst_{}", unit), model.error ? Json(model.likely_worst.error) : Json()},
+          {"independent_samples", model.error ? Json(model.likely_worst.independent) : Json()},
           {"outputs", json_errors(model.outputs)},
           {"layers", std::move(layers)}};
 }

@@ -67,6 +67,7 @@ std::optional<Samples> samples_on_frames(const Program& program, const fs::path&
     Samples& samples = driven[role];
     for (auto& [input, tensors] : samples.inputs) std::ranges::move(tensors, std::back_inserter(out.inputs[input]));
     out.count += samples.count;
+    if (samples.count > 0) out.groups.push_back(samples.count);
   }
   return out;
 }
