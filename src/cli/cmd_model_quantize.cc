@@ -82,6 +82,9 @@ int64_t layers_that_round(const StoredModel& model) {
   return std::ranges::count_if(model.layers, [](const SmallLayer& layer) { return layer.rounds_input; });
 }
 
+// Whether errors were measured, on enough samples to tell how they vary.
+bool tells_of_others(const StoredModel& model) { return model.error && model.samples >= kFewSamples; }
+
 void print_report(const QuantizeFlags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
   const auto share = [](double v) { return fmt::format("{:.3f} %", 100 * v); };
   Table table({"output", "relative L2", "worst sample"});
@@ -109,10 +112,12 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
     print(worst.str() + "\n");
   }
   if (model.error) {
-    print(
-        fmt::format("at most {} on these samples, likely at most {} on others of the same kind (they tell as much as "
-                    "{:.0f} independent ones)\n",
-                    cost_text(*model.error), cost_text(model.likely_worst.error), model.likely_worst.independent));
+    print(fmt::format("at most {} on these samples", cost_text(*model.error)));
+    if (tells_of_others(model)) {
+      print(fmt::format(", likely at most {} on others of the same kind (they tell as much as {:.0f} independent ones)",
+                        cost_text(model.likely_worst.error), model.likely_worst.independent));
+    }
+    print("\n");
   }
   const std::string rounded =
       flags.calibration.empty() ? "" : fmt::format(" ({} read activations in fp8)", layers_that_round(model));
@@ -144,8 +149,8 @@ Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional
           {"samples", model.samples},
           {"compared", model.compared},
           {fmt::format("worst_sample_{}", unit), model.error ? Json(*model.error) : Json()},
-          {fmt::format("likely_worst_{}", unit), model.error ? Json(model.likely_worst.error) : Json()},
-          {"independent_samples", model.error ? Json(model.likely_worst.independent) : Json()},
+          {fmt::format("likely_worst_{}", unit), tells_of_others(model) ? Json(model.likely_worst.error) : Json()},
+          {"independent_samples", tells_of_others(model) ? Json(model.likely_worst.independent) : Json()},
           {"outputs", json_errors(model.outputs)},
           {"layers", std::move(layers)}};
 }

@@ -56,6 +56,8 @@ struct DrivingContract {
   int features = 25;       // rows of features_buffer
   int desires = 25;        // rows of desire or desire_pulse
   Sampling sampling = Sampling::bilinear;
+  // Whether each frame reads of past ones only those that lie a multiple of context_stride before it.
+  bool reads_strides() const { return era >= 'C' && frame_gap % context_stride == 0; }
   std::string describe() const;  // "era C (vision and policy, frames 200 ms apart, bilinear)"
 };
 
@@ -68,6 +70,9 @@ struct FrameInputs {
   ActionTimes action_times = {};
   double steer_delay = 0.2;   // s; eras A and B
   bool prepare_only = false;  // after lost frames: queues advance, networks do not run
+  // Nothing will be read of this frame but its desire: networks do not run, its features are zeros, and it needs no
+  // pictures.
+  bool unread = false;
 };
 
 struct StepTimes {
@@ -82,7 +87,7 @@ class DrivingModel {
   ~DrivingModel();
 
   const DrivingContract& contract() const;
-  // Runs one frame. False with prepare_only, which gives no outputs.
+  // Runs one frame. False with prepare_only or unread, which give no outputs.
   bool step(const FrameInputs& inputs);
   const ModelOutputs& outputs() const;
   const Action& action() const;

@@ -66,6 +66,7 @@ struct Lane {
     inputs.road = now.frame.road;
     inputs.wide = now.wide ? std::span<const uint8_t>(now.wide->wide) : now.frame.wide;
     inputs.prepare_only = now.lost > 0 && era != 'D';
+    inputs.unread = lane.unread && lane.unread(now.frame);
     const bool ran = lane.model->step(inputs);
     if (ran) {
       out.outputs = std::make_unique<ModelOutputs>(lane.model->outputs());

@@ -36,7 +36,9 @@ struct SegmentLane {
   ModelPublisher* publisher = nullptr;  // used by the thread that writes, while the segment runs
   std::filesystem::path folder = {};    // for the results; empty: the frames only advance the model's state
   std::string unfinished = {};          // the folder's segment.json until the segment is done
-  // After each frame that the model was given; `ran`: its networks ran (FrameInputs::prepare_only).
+  // Whether nothing will be read of a frame (FrameInputs::unread); empty: of none.
+  std::function<bool(const PreparedFrame& frame)> unread = {};
+  // After each frame that the model was given; `ran`: its networks ran (FrameInputs::prepare_only, unread).
   std::function<void(const PreparedFrame& frame, const FrameInputs& inputs, bool ran)> seen = {};
 };
 

@@ -29,6 +29,11 @@ void take_inputs(const drive::FrameInputs& inputs, Step& step) {
   step.longitudinal_time = static_cast<float>(inputs.action_times.longitudinal);
 }
 
+// Whether a teacher need run only on every context_stride-th frame: no sample reads what it would give on the others.
+bool runs_on_strides(const DatasetInfo& info) {
+  return info.teacher && info.contract.reads_strides() && info.every % info.contract.context_stride == 0;
+}
+
 class RouteBuilder {
  public:
   RouteBuilder(DatasetFolder& folder, const drive::Route& route) : folder_(folder), route_(route) {
@@ -46,6 +51,12 @@ class RouteBuilder {
     clip_ = folder_.clip_of(route_, i);
     if (!folder_.wants(clip_)) return;
     try {
+      sparse_ = runs_on_strides(folder_.info());
+      drive_segment(i);
+      if (!sparse_ || !lost_) return;
+      // The model's memory counts frames that it was given, so what a sample reads lies elsewhere behind a lost one.
+      sparse_ = false;
+      driven_before_.reset();
       drive_segment(i);
     } catch (const drive::CannotDrive& error) {
       folder_.writer().abandon();
@@ -93,14 +104,23 @@ class RouteBuilder {
     lane.model = &folder_.model();
     lane.publisher = &publisher_;
     lane.seen = [&](const drive::PreparedFrame& frame, const drive::FrameInputs& inputs, bool ran) {
-      if (state_.frames < frames_seen_) folder_.writer().reset();  // the model's state was dropped
+      if (state_.frames < frames_seen_) {  // the model's state was dropped
+        folder_.writer().reset();
+        last_seen_.reset();
+      }
       frames_seen_ = state_.frames;
-      see(frame, inputs, ran, timeline, path);
+      lost_ |= last_seen_ && frame.mark.frame_id != *last_seen_ + 1;
+      last_seen_ = frame.mark.frame_id;
+      see(frame, inputs, ran || inputs.unread, timeline, path);
     };
-    begun_ = false;
+    lane.unread = [&](const drive::PreparedFrame& frame) {
+      return sparse_ && frame.mark.frame_id % static_cast<uint32_t>(folder_.info().contract.context_stride) != 0;
+    };
+    begun_ = lost_ = false;
     if (driven_before_ != i - 1 || !drive::follows(route_, i)) {
       folder_.writer().reset();
       frames_seen_ = 0;
+      last_seen_.reset();
       drive::warm_up(route_, i, job, state_);
     }
     if (folder_.stopped()) return;
@@ -108,7 +128,8 @@ class RouteBuilder {
     folder_.begin(clip_);
     begun_ = true;
     job.progress = [&](int64_t done) { folder_.tell(clip_, done); };
-    if (!drive::run_segment(job, state_)[0].complete) return folder_.writer().abandon();
+    const bool complete = drive::run_segment(job, state_)[0].complete;
+    if (!complete || (sparse_ && lost_)) return folder_.writer().abandon();
     folder_.commit();
     driven_before_ = i;
   }
@@ -133,7 +154,7 @@ class RouteBuilder {
     step.pictures = std::make_shared<std::vector<uint8_t>>(inputs.road.begin(), inputs.road.end());
     const auto wide = inputs.wide.empty() ? inputs.road : inputs.wide;
     step.pictures->insert(step.pictures->end(), wide.begin(), wide.end());
-    if (ran) {
+    if (ran && !inputs.unread) {
       step.features.assign(outputs.hidden_state.begin(), outputs.hidden_state.end());
       step.curvature = outputs.desired_curvature.value_or(folder_.model().action().curvature);
     }
@@ -156,6 +177,9 @@ class RouteBuilder {
   WantedClip clip_;
   bool begun_ = false;
   int64_t frames_seen_ = 0;
+  bool sparse_ = false;  // the teacher runs on every context_stride-th frame
+  bool lost_ = false;    // frames are missing in the segment
+  std::optional<uint32_t> last_seen_;
 };
 
 // ---------------------------------------------------------------- synthetic roads
@@ -193,9 +217,15 @@ class SyntheticBuilder {
     std::shared_ptr<std::vector<uint8_t>> pictures;
   };
 
+  // Whether the teacher runs: of a frame whose features or pictures no sample reads, it need not.
+  bool teacher_runs(int64_t frame) const {
+    const DatasetInfo& info = folder_.info();
+    return info.teacher && (!runs_on_strides(info) || frame % info.contract.context_stride == 0);
+  }
+
   bool needs_pictures(int64_t frame) const {
     const int64_t partner_of = frame + folder_.info().contract.frame_gap;
-    return folder_.info().teacher || folder_.writer().is_due(frame) ||
+    return teacher_runs(frame) || folder_.writer().is_due(frame) ||
            (partner_of < drive_.frames() && folder_.writer().is_due(partner_of));
   }
 
@@ -247,7 +277,10 @@ class SyntheticBuilder {
     take_inputs(inputs, step);
     step.pictures = one.pictures;
     step.curvature = static_cast<float>(one.truth.desired_curvature);
-    if (folder_.info().teacher) {
+    if (folder_.info().teacher && !teacher_runs(one.frame)) {
+      inputs.unread = true;
+      folder_.model().step(inputs);
+    } else if (folder_.info().teacher) {
       inputs.road = std::span(*one.pictures).first(drive::kFrameBytes);
       inputs.wide = std::span(*one.pictures).subspan(drive::kFrameBytes);
       folder_.model().step(inputs);

@@ -49,7 +49,10 @@ class Build : public drive::DriveTest {
 
   // Two segments: lane changes that are held, that follow one another and that begin in a lost frame; lost frames; a
   // right-hand drive for a while; the driver overrides from frame 120 to 129; standing still from 130 to 139.
-  void write_route() const {
+  static int id_of(int index, bool lost) {
+    return index + (lost && index >= 60 ? 3 : 0) + (lost && index >= 161 ? 1 : 0);
+  }
+  void write_route(bool lost = true) const {
     const auto event = [](drive::LogWriter& writer, uint64_t time, auto&& fill) {
       capnp::MallocMessageBuilder message;
       auto root = message.initRoot<cereal::Event>();
@@ -65,7 +68,7 @@ class Build : public drive::DriveTest {
         event(writer, drive::kStart, [](cereal::Event::Builder e) { e.initLiveCalibration().initRpyCalib(3); });
       }
       for (int i = 0; i < count; ++i) {
-        const int index = number * kFirst + i, id = index + (index >= 60 ? 3 : 0) + (index >= 161 ? 1 : 0);
+        const int index = number * kFirst + i, id = id_of(index, lost);
         const uint64_t eof = drive::kStart + drive::kFrame * static_cast<uint64_t>(id + 1);
         event(writer, eof, [&](cereal::Event::Builder e) {
           auto mark = e.initRoadEncodeIdx();
@@ -194,6 +197,38 @@ TEST_F(Build, GivesWhatTheNetworksWereGiven) {
     }
     data.check();
     EXPECT_LE(data.clips()[0].bytes / kFirst * 1200, 500'000'000) << "of a minute, with every frame";
+  }
+}
+
+// With every fourth frame the teacher need not run on the others, unless frames were lost: samples are the same.
+TEST_F(Build, GivesTheSameWhereTheTeacherRunsOnFewerFrames) {
+  save_onnx(build_zoo_model("tiny_driving_supercombo"), folder_ / "merged.onnx");
+  for (const bool merged : {false, true}) {
+    const bool lost = merged;
+    if (merged) build_.models = {.supercombo = folder_ / "merged.onnx"};
+    SCOPED_TRACE(fmt::format("{}, {}", merged ? "one network" : "two", lost ? "frames lost" : "none lost"));
+    write_route(lost);
+    const std::vector<Seen> seen = driven();
+    std::map<int64_t, const Seen*> by_id;  // two networks do not run behind lost frames
+    for (int index = 0, at = 0; index < kFirst + kSecond; ++index) {
+      const bool ran = merged || !lost || (index != 60 && index != 161);
+      if (ran) by_id[id_of(index, lost)] = &seen.at(static_cast<size_t>(at++));
+    }
+    build_.keep_overridden = true;
+    build_.every = 4;
+    build_.out = folder_ / "data";
+    fs::remove_all(build_.out);
+    build_dataset(routes(), build_);
+    const Dataset data(build_.out);
+    EXPECT_GT(data.size(), (kFirst + kSecond) / 4 - 3);
+    for (int64_t i = 0; i < data.size(); ++i) {
+      expect_same(data, i, *by_id.at(data.frame_id(i)));
+      if (HasFailure()) return;
+    }
+    const SafetensorsReader rows(rows_file(build_.out, data.clips()[0].name));
+    std::vector<std::byte> features(static_cast<size_t>(storage_bytes(rows.find("features")->dtype, drive::kFeatures)));
+    rows.read("features", 41, 1, features.data());
+    EXPECT_EQ(std::ranges::any_of(features, [](std::byte b) { return b != std::byte{0}; }), lost);
   }
 }
 
@@ -434,39 +469,65 @@ TEST_F(BuildSynthetic, LabelsAreTheTruthInTheModelsForm) {
   EXPECT_TRUE(std::equal(driven.begin(), driven.end(), outputs.plan.mean.begin()));
 }
 
-// Features of the past and outputs are the teacher's, as if it drove.
+// Features of the past and outputs are the teacher's, as if it drove; with every fourth frame or every eighth it need
+// not run on the frames between.
 TEST_F(BuildSynthetic, ATeacherMayAnswerBesides) {
   build_.teacher = true;
   roads_.routes = 1;
   roads_.seconds = 2;
-  build_synthetic_dataset(roads_, build_);
-  const Dataset data(build_.out);
   drive::SynthOptions options;
   options.seed = 4, options.seconds = 2;
   const drive::SynthDrive road(options);
-  drive::DrivingModel model(build_.models, {});
+  std::vector<std::vector<uint8_t>> frames;
   drive::YuvImage scratch;
-  std::vector<uint8_t> frames(2 * size_t{kFrameBytes});
-  for (int64_t i = 0; i <= 35; ++i) {
-    road.draw_model_frame(i, false, scratch, std::span(frames).first(kFrameBytes));
-    road.draw_model_frame(i, true, scratch, std::span(frames).subspan(kFrameBytes));
+  for (int64_t i = 0; i < road.frames(); ++i) {
+    frames.emplace_back(2 * size_t{kFrameBytes});
+    road.draw_model_frame(i, false, scratch, std::span(frames.back()).first(kFrameBytes));
+    road.draw_model_frame(i, true, scratch, std::span(frames.back()).subspan(kFrameBytes));
+  }
+  save_onnx(build_zoo_model("tiny_driving_supercombo"), folder_ / "merged.onnx");
+  for (const auto& [every, merged] : {std::pair{5, false}, {4, false}, {4, true}, {8, true}}) {
+    SCOPED_TRACE(fmt::format("every {}, {}", every, merged ? "one network" : "two"));
+    build_.every = every;
+    build_.out = folder_ / fmt::format("roads_{}_{}", every, merged);
+    if (merged) build_.models = {.supercombo = folder_ / "merged.onnx"};
+    build_synthetic_dataset(roads_, build_);
+    const Dataset data(build_.out);
+    const int64_t sample = 34 / every;
+    const auto blocks = read_sample(data, sample);
+    const auto fields = data.fields();
     drive::FrameInputs inputs;
-    inputs.road = std::span(frames).first(kFrameBytes), inputs.wide = std::span(frames).subspan(kFrameBytes);
-    model.step(inputs);
+    for (size_t f = 0; f < blocks.size(); ++f) {
+      if (fields[f].name != "action_t") continue;
+      const auto times = as_floats(blocks[f], fields[f]);
+      inputs.action_times = {times[0], times[1]};
+    }
+    drive::DrivingModel model(build_.models, {});
+    for (int64_t i = 0; i <= sample * every; ++i) {
+      const std::span<const uint8_t> both = frames[static_cast<size_t>(i)];
+      inputs.road = both.first(kFrameBytes), inputs.wide = both.subspan(kFrameBytes);
+      model.step(inputs);
+    }
+    std::vector<float> raw, past;
+    for (size_t f = 0; f < blocks.size(); ++f) {
+      if (fields[f].name == "features_buffer") past = as_floats(blocks[f], fields[f]);
+      if (!fields[f].name.starts_with("teacher.")) continue;
+      const auto values = as_floats(blocks[f], fields[f]);
+      raw.insert(raw.end(), values.begin(), values.end());
+    }
+    const auto expect_near = [](std::span<const float> got, std::span<const float> expected, double most) {
+      ASSERT_EQ(got.size(), expected.size());
+      double worst = 0;
+      for (size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::fabs(1.0 * got[i] - expected[i]));
+      EXPECT_LT(worst, most) << "rounded to 16 bits, and the number of threads may change the last bits";
+    };
+    expect_near(raw, model.raw(), 0.02);
+    for (const auto& input : model.inputs()) {
+      if (input.name != "features_buffer") continue;
+      expect_near(past, {input.value.as<float>(), static_cast<size_t>(input.value.elements())}, 1e-3);
+    }
+    EXPECT_GT(std::ranges::count_if(past, [](float v) { return v != 0; }), 5 * int64_t{drive::kFeatures});
   }
-  const auto blocks = read_sample(data, 7);
-  const auto fields = data.fields();
-  std::vector<float> raw;
-  for (size_t f = 0; f < blocks.size(); ++f) {
-    if (!fields[f].name.starts_with("teacher.")) continue;
-    const auto values = as_floats(blocks[f], fields[f]);
-    raw.insert(raw.end(), values.begin(), values.end());
-  }
-  const auto expected = model.raw();
-  ASSERT_EQ(raw.size(), expected.size());
-  double worst = 0;
-  for (size_t i = 0; i < raw.size(); ++i) worst = std::max(worst, std::fabs(1.0 * raw[i] - expected[i]));
-  EXPECT_LT(worst, 0.02) << "rounded to 16 bits, and the number of threads may change the last bits";
 }
 
 // Of labels only what is not zero in all samples is stored, so a minute of the widest outputs, with a teacher's and
