@@ -63,6 +63,17 @@ constexpr LaterAttribute kLaterAttributes[] = {
     {"TopK", "sorted", 11, LaterAttribute::number, 1},
 };
 
+// Attributes that an op lost in an opset, and ops that ONNX lost: others took their places.
+struct Removed {
+  std::string_view op, key;  // no key: the op
+  int since;
+};
+constexpr Removed kRemoved[] = {{"BatchNormalization", "spatial", 9},
+                                {"Dropout", "ratio", 12},
+                                {"LSTM", "output_sequence", 7},
+                                {"Scatter", "", 11},
+                                {"Upsample", "", 10}};
+
 // Values that an attribute may have from an opset on.
 struct LaterValue {
   std::string_view op, key, value;
@@ -235,7 +246,7 @@ bool has_later_value(const Graph& graph, const Node& node, int opset) {
   return shape && shape->rank() > 4;
 }
 
-bool has_later_operand(const Node& node, int opset) {
+bool has_later_operand(const Graph& graph, const Node& node, int opset) {
   for (const LaterOperands& later : kLaterOperands) {
     if (later.since <= opset || later.op != node.op->name || node.op->since < later.record) continue;
     for (size_t i = later.from; later.from > 0 && i < node.inputs.size(); ++i) {
@@ -243,6 +254,14 @@ bool has_later_operand(const Node& node, int opset) {
     }
     for (size_t i = 0; i < later.needs; ++i) {
       if (!has_input(node, i)) return true;
+    }
+  }
+  constexpr int kBroadcast = 8;
+  if (opset < kBroadcast && names("Max Mean Min Sum", node.op->name)) {
+    const std::optional<Shape>& first = graph.value(node.inputs[0]).shape;
+    for (const ValueId input : node.inputs) {
+      const std::optional<Shape>& shape = graph.value(input).shape;
+      if (first && shape && !(*first == *shape)) return true;
     }
   }
   constexpr int kIndices = 8;  // of MaxPool
@@ -266,10 +285,15 @@ bool has_later_type(const Graph& graph, const Node& node, int opset) {
 
 bool needs_later_parts(const Graph& graph, const Node& node, int opset) {
   if (!node.op->domain.empty()) return false;
+  for (const Removed& removed : kRemoved) {
+    if (removed.key.empty() && removed.since <= opset && removed.op == node.op->name) return true;
+  }
   constexpr int kScales = 13;  // the first opset with a scale for each index of an axis
   if (opset < kScales && quantizes(node) && !has_one_scale(graph, node)) return true;
-  if (has_later_type(graph, node, opset) || has_later_value(graph, node, opset) || has_later_operand(node, opset))
+  if (has_later_type(graph, node, opset) || has_later_value(graph, node, opset) ||
+      has_later_operand(graph, node, opset)) {
     return true;
+  }
   bool needs = false;
   each_later(node, opset, [&](const LaterAttribute& later, const Attribute& value) {
     needs = needs || !drops(graph, node, later, value);
@@ -285,6 +309,16 @@ void spell_for(Graph& graph, int opset) {
       each_later(node, opset, [&](const LaterAttribute& later, const Attribute& value) {
         if (drops(graph, node, later, value)) erased.push_back(later.key);
       });
+      for (const Removed& removed : kRemoved) {
+        if (removed.since <= opset && removed.op == node.op->name && node.attrs.has(removed.key)) {
+          erased.push_back(removed.key);
+        }
+      }
+    }
+    constexpr int kParts = 18;  // Split without sizes says into how many
+    const bool equal_parts = node.op->domain.empty() && node.op->name == "Split" && !has_input(node, 1);
+    if (opset >= kParts && equal_parts && !node.attrs.has("split") && !node.attrs.has("num_outputs")) {
+      graph.node(id).attrs.set("num_outputs", std::ssize(node.outputs));
     }
     std::vector<std::pair<std::string, Graph>> bodies;
     for (const auto& [key, value] : node.attrs) {

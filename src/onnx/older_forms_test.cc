@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/random.h"
+#include "ir/infer.h"
 #include "ir/interpret.h"
 #include "ir/op.h"
 #include "onnx/export.h"
@@ -185,6 +186,47 @@ TEST_F(OlderForms, LaterDefaultsAreLeftOut) {
   EXPECT_EQ(written("Reshape", {{"allowzero", int64_t{0}}}, 13), 0u);
   EXPECT_EQ(written("Reshape", {{"allowzero", int64_t{0}}}, 14), 1u);
   EXPECT_EQ(written("Shape", {{"start", int64_t{0}}}, 14), 0u);
+}
+
+// What later opsets took away is written in the form that took its place.
+TEST_F(OlderForms, WhatWasRemovedIsNotWritten) {
+  const auto written = [&](int own, int opset, const std::function<Values(Builder&, ValueId)>& make) {
+    Graph g;
+    Builder b(g, "node", own);
+    const ValueId x = g.add_input("x", DType::f32, Shape{2, 6, 4, 4});
+    int count = 0;
+    for (const ValueId y : make(b, x)) g.add_output(y, fmt::format("y{}", count++));
+    g.opsets[""] = own;
+    infer(g);
+    EXPECT_EQ(save_onnx(g, path_, {.opset = opset}), opset);
+    const Graph back = load_onnx(path_);
+    std::string text;
+    for (const NodeId id : back.order()) {
+      text += std::string(back.node(id).op->name);
+      for (const auto& [key, value] : back.node(id).attrs) text += " " + key;
+      text += ";";
+    }
+    return text;
+  };
+  const auto split = [](Builder& b, ValueId x) { return b.add_many("Split", {x}, {{"axis", int64_t{1}}}, 2); };
+  EXPECT_EQ(written(13, 17, split), "Split axis;");
+  EXPECT_EQ(written(13, 19, split), "Split axis num_outputs;");
+  const auto norm = [](Builder& b, ValueId x) {
+    const ValueId row = b.constant(Tensor::of<float>(Shape{6}, {1, 1, 1, 1, 1, 1}));
+    return Values{b.add("BatchNormalization", {x, row, row, row, row}, {{"spatial", int64_t{1}}})};
+  };
+  EXPECT_EQ(written(7, 13, norm).find("spatial"), std::string::npos);
+  const auto larger = [](Builder& b, ValueId x) {
+    return Values{
+        b.add("Upsample", {x, b.constant(Tensor::of<float>(Shape{4}, {1, 1, 2, 2}))}, text("mode", "nearest"))};
+  };
+  EXPECT_NE(written(9, 9, larger).find("Upsample"), std::string::npos);
+  EXPECT_EQ(written(9, 13, larger).find("Upsample"), std::string::npos);
+  EXPECT_NE(written(9, 13, larger).find("Resize"), std::string::npos);
+  const auto broadcast = [](Builder& b, ValueId x) {
+    return Values{b.add("Max", {x, b.constant(Tensor::of<float>(Shape{4}, {1, 2, 3, 4}))})};
+  };
+  EXPECT_THROW(written(13, 7, broadcast), Error);
 }
 
 const Case kRefused[] = {

@@ -124,6 +124,15 @@ TEST(FuseQuantized, NumbersOfBytesAreOperandsOfTables) {
   EXPECT_EQ(count(n.graph, "Add") + count(n.graph, "Mul") + count(n.graph, "DequantizeLinear"), 0);
 }
 
+// PyTorch's slope of one number has as many dimensions as the image has behind the batch.
+TEST(FuseQuantized, ASlopeOfOneNumberIsPartOfATable) {
+  QuantizedNet n;
+  const ValueId x = n.both(n.input("x", {1, 3, 4, 4}), 0.05f, 120);
+  n.output(n.quantize(n.op("PRelu", {x, n.weight({1, 1, 1}, 3)}), 0.05f, 120));
+  EXPECT_LE(run_pass(n.graph).difference, 1);
+  EXPECT_EQ(count(n.graph, "sparkpilot::ByteTable"), 1);
+}
+
 TEST(FuseQuantized, MeansOfBytes) {
   QuantizedNet n;
   const ValueId x = n.both(n.input("x", {2, 5, 6, 7}), 0.02f, 120);

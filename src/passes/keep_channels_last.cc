@@ -101,7 +101,11 @@ void Layout::add_value(MinCut& cut, ValueId value) {
 
 ValueId Layout::with_channels_last(NodeId reader, ValueId value) {
   const auto known = versions_.find(value);
-  if (known != versions_.end()) return known->second;
+  if (known != versions_.end()) {
+    // Of three dimensions both transposes are the same one, so that a version may have gone with its reader.
+    const NodeId maker = edit_.maker(known->second);
+    if (!maker.present() || !graph_.erased(maker)) return known->second;
+  }
   const ValueId moved = edit_.transpose(reader, value, to_channels_last(edit_.shape(value).rank()));
   versions_[value] = moved;
   return moved;

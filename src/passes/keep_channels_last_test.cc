@@ -155,6 +155,21 @@ TEST(KeepChannelsLast, OneAndThreeDimensionalImages) {
   EXPECT_EQ(count(n.graph, "Transpose"), 4);
 }
 
+// Of three dimensions channels first and last are one and the same transpose, so two of them are none.
+TEST(KeepChannelsLast, LinesThatAreTransposedAndReadAlongTime) {
+  for (const char* reader : {"ReduceMean", "Slice", "Conv"}) {
+    SCOPED_TRACE(reader);
+    Net n;
+    const ValueId x = n.op("Relu", {n.op("Conv", {n.input("x", {1, 8, 50}), n.weight({6, 8, 3}, 1)})});
+    const ValueId t = n.transpose(n.op("Conv", {x, n.weight({6, 6, 3}, 2)}), {0, 2, 1});
+    if (reader == std::string_view("ReduceMean")) n.output(n.op(reader, {t, n.b.ints({1})}));
+    else if (reader == std::string_view("Conv"))
+      n.output(n.op(reader, {n.transpose(t, {0, 2, 1}), n.weight({4, 6, 3}, 3)}));
+    else n.output(n.op(reader, {t, n.b.ints({2}), n.b.ints({40}), n.b.ints({1})}));
+    EXPECT_GT(run_and_compare(n.graph, fuse_and_keep), 0);
+  }
+}
+
 // Where oneDNN has fast convolutions, which move the image themselves.
 TEST(KeepChannelsLast, LeavesASingleConvolutionAndOpsItDoesNotKnow) {
   Net n;

@@ -188,7 +188,9 @@ bool Narrower::separate(NodeId split, size_t output) {
     const size_t constant = edit_.constant(operands[0]) ? 0 : 1;
     bias = operands[constant];
     if (!edit_.constant(bias) || edit_.only_reader(operands[1 - constant]) != add) return false;
-    if (edit_.shape(bias).elements() != shape[axis]) return false;
+    const Shape of_bias = edit_.shape(bias);
+    if (of_bias.rank() < 1 || of_bias.elements() != shape[axis] || of_bias[of_bias.rank() - 1] != shape[axis])
+      return false;
     product = edit_.maker(operands[1 - constant]);
   }
   if (!product.present() || !is_op(edit_.node(product), "MatMul")) return false;

@@ -92,6 +92,16 @@ TEST(NarrowOutputs, ColumnsOfAProductAndChannelsOfAConvolution) {
   EXPECT_EQ(count(n.graph, "Slice"), 0);
 }
 
+// A number for each row, of as many rows as columns: its columns cannot be taken.
+TEST(NarrowOutputs, ABiasOfRowsStays) {
+  Net n;
+  const ValueId s = n.op("Add", {n.op("MatMul", {n.input("x", {6, 4}), n.weight({4, 6}, 1)}), n.weight({6, 1}, 2)});
+  const std::vector<ValueId> parts = n.b.add_many("Split", {s, n.b.ints({2, 4})}, {{"axis", int64_t{1}}}, 2);
+  n.output(n.op("Slice", {parts[0], n.b.ints({0}), n.b.ints({2}), n.b.ints({0})}), "rows");
+  n.output(n.op("Relu", {parts[1]}), "rest");
+  run_and_compare(n.graph, narrow_outputs);
+}
+
 TEST(NarrowOutputs, ThroughReshapeTransposeConcatAndReduction) {
   Net n;
   const ValueId a = n.op("MatMul", {n.input("a", {4, 6, 8}), n.weight({8, 8}, 1)});

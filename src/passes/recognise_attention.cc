@@ -97,6 +97,9 @@ bool match_masked(Edit& edit, Region& region, ValueId v, Match& m) {
 std::optional<std::vector<bool>> keep_table(Edit& edit, const Match& m, int64_t rows, int64_t columns) {
   const Tensor* mask = edit.constant(m.mask);
   if (!mask || mask->elements() != rows * columns) return {};
+  const Shape& shape = mask->shape();
+  const bool of_rows = shape.rank() > 1 && shape[shape.rank() - 2] == rows;
+  if (shape.rank() < 1 || shape[shape.rank() - 1] != columns || (rows > 1 && !of_rows)) return {};
   std::vector<bool> keep;
   for (int64_t i = 0; i < mask->elements(); ++i) {
     const double value = load_element(mask->dtype(), mask->raw(), i);

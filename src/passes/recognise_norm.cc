@@ -175,9 +175,9 @@ bool try_l2(Edit& edit, NodeId id, size_t order) {
   if (!q || q->root || !edit.known(q->dividend)) return false;
   const ValueId x = q->dividend, y = edit.node(id).outputs[0];
   ValueId divisor = q->divisor;
-  for (const std::string_view view : {"Expand", "Reshape"}) {
-    if (const Node* node = region.take(divisor, view)) divisor = node->inputs[0];
-  }
+  if (const Node* node = region.take(divisor, "Expand")) divisor = node->inputs[0];
+  const ValueId before_expand = divisor;
+  if (const Node* node = region.take(divisor, "Reshape")) divisor = node->inputs[0];
   int axis = -1;
   double epsilon = 0;
   const size_t mark = region.mark();
@@ -195,8 +195,8 @@ bool try_l2(Edit& edit, NodeId id, size_t order) {
   }
   if (axis < 0 || static_cast<float>(epsilon) <= 0 || !(edit.shape(y) == edit.shape(x))) return false;
   // The length must broadcast to all elements along the axis and to no others: one value per vector.
-  const Shape lengths = edit.shape(q->divisor);
-  if (!(lengths == edit.shape(x)) && !(lengths == edit.shape(x).with(axis, 1))) return false;
+  if (!edit.known(before_expand)) return false;
+  if (!(edit.shape(before_expand) == edit.shape(x).with(axis, 1))) return false;
   if (!region.closed(y)) return false;
   edit.replace(y, edit.make(id, "sparkpilot::L2Normalize", {x},
                             {{"axis", int64_t{axis}}, {"epsilon", static_cast<float>(epsilon)}}));

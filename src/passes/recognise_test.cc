@@ -153,6 +153,8 @@ TEST(Recognise, LeavesLengthsOfOtherValues) {
   n.output(n.op("Div", {x, n.op("Clip", {n.op("ReduceL2", {z, n.b.ints({1})}), n.scalar(1e-6)})}), "other");
   const ValueId flat = n.op("ReduceL2", {x, n.b.ints({1})}, {{"keepdims", int64_t{0}}});
   n.output(n.op("Div", {x, n.op("Clip", {flat, n.scalar(1e-6)})}), "across");
+  const ValueId spread = n.op("Expand", {n.op("Clip", {flat, n.scalar(1e-12)}), n.b.ints({4, 4})});
+  n.output(n.op("Div", {x, spread}), "spread");
   EXPECT_EQ(run_and_compare(n.graph, recognise_patterns), 0);
 }
 
@@ -204,6 +206,22 @@ TEST(Recognise, AttentionWithItsMasks) {
         EXPECT_EQ(node.inputs.size(), mask == Mask::added || mask == Mask::runtime ? 4u : 3u);
       }
     }
+  }
+}
+
+// As many numbers as a causal mask has, and the same ones, but a row for each batch or head.
+TEST(Recognise, AMaskOfBatchesOrHeadsIsNotCausal) {
+  for (const Shape& shape : {Shape{4, 1, 1, 4}, Shape{1, 4, 1, 4}, Shape{4, 1, 4}}) {
+    SCOPED_TRACE(shape.str());
+    Net n;
+    Tensor mask = Tensor::zeros(DType::f32, shape);
+    for (size_t i = 0; i < 16; ++i) mask.data<float>()[i] = i % 4 > i / 4 ? -1e9f : 0.0f;
+    const auto input = [&](const char* name) { return n.input(name, {4, 4, 4, 3}); };
+    const ValueId scores = n.op("MatMul", {input("q"), n.transpose(input("k"), {0, 1, 3, 2})});
+    const ValueId weights = n.op("Softmax", {n.op("Add", {scores, n.b.constant(mask)})}, {{"axis", int64_t{-1}}});
+    n.output(n.op("MatMul", {weights, input("v")}));
+    run_and_compare(n.graph, recognise_patterns, 2e-6);
+    for (const NodeId id : n.graph.order()) EXPECT_EQ(n.graph.node(id).attrs.integer("is_causal", 0), 0);
   }
 }
 
