@@ -69,6 +69,15 @@ TEST_F(Doctor, FoldersOfModelsAndRoutes) {
   }
 }
 
+TEST_F(Doctor, ACurrentFolderThatIsGone) {
+  const std::string gone = "'" + folder.file("gone") + "'";
+  const ProgramResult result =
+      run_program("doctor --data .", "mkdir " + gone + "; cd " + gone + "; rmdir " + gone + ";");
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_EQ(result.err.find("internal fault"), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
 TEST_F(Doctor, ARecordingIsExaminedElsewhere) {
   const std::string copy = (folder / "spark.json").string();
   const ProgramResult first =

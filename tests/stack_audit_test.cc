@@ -104,6 +104,7 @@ TEST_F(StackAudit, AsAPlanAndItsScripts) {
   EXPECT_EQ(steps.count("nccl"), 1U) << "120a does not run";
   EXPECT_EQ(steps.count("cublas"), 0U) << "120 does";
   EXPECT_EQ(access(folder.file("plan/run.sh").c_str(), X_OK), 0);
+  EXPECT_NE(read_text(folder / "plan/versions.sh").find("SPARKPILOT=${SPARKPILOT:-'/"), std::string::npos);
   EXPECT_NE(run_program("stack plan" + here).out.find("1. the CUDA toolkit's compilers"), std::string::npos);
 
   const ProgramResult verified = run_program("stack verify --json" + here);
@@ -133,6 +134,17 @@ TEST_F(StackAudit, APlanForAnotherGpuThanTheMachinesOwnIsTold) {
       EXPECT_EQ(report["own_gpu"]["compute_capability"], own);
     }
   }
+}
+
+// A current folder that is gone stops nothing but relative paths.
+TEST_F(StackAudit, ACurrentFolderThatIsGone) {
+  const std::string gone = "mkdir " + quoted("gone") + "; cd " + quoted("gone") + "; rmdir " + quoted("gone") + "; ";
+  const ProgramResult found = run_program("stack audit --gpu gb10 --json --path " + quoted("libraries"), gone);
+  EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_EQ(json::parse(found.out)["libraries"].size(), 2U);
+  const ProgramResult refused = run_program("stack audit --gpu gb10 --path x.whl", gone);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.err, "sparkpilot stack audit: x.whl: the current folder: No such file or directory\n");
 }
 
 TEST_F(StackAudit, WrongUsageIsRefused) {

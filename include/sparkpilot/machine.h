@@ -48,8 +48,11 @@ struct Memory {
   std::optional<int64_t> swap_total = {}, swap_free = {};
   std::optional<int64_t> huge_page_size = {}, huge_pages = {}, huge_pages_free = {};
 
-  // What a program can still allocate, on the GPU too if memory is unified: NVIDIA's rule for the DGX Spark, which is
-  // MemAvailable + SwapFree, or only the free huge pages if some are reserved.
+  std::optional<int64_t> group_left = {};  // of the limits of this process's control groups; empty: no limit
+  bool unified = false;                    // a GPU has no memory but this
+
+  // What a program can still allocate, on the GPU too if memory is unified: MemAvailable + SwapFree, by NVIDIA's rule
+  // for unified memory only the free huge pages if some are reserved; no more than the control groups leave.
   std::optional<int64_t> allocatable() const;
 };
 

@@ -36,7 +36,9 @@ void note_other_gpu(const stack::NamedGpu& target, const stack::Audit& audit) {
 
 void write_scripts(const PlanFlags& flags, const std::vector<stack::PlanStep>& steps) {
   const std::filesystem::path folder = flags.script;
-  const std::vector<stack::Script> scripts = stack::plan_scripts(steps);
+  std::error_code none;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
+  const std::vector<stack::Script> scripts = stack::plan_scripts(steps, none ? "sparkpilot" : self.string());
   for (const stack::Script& script : scripts) refuse_to_replace(folder / script.name, flags.stack.from);
   make_folders(folder);
   for (const stack::Script& script : scripts) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <sstream>
 #include <string_view>
@@ -219,6 +220,8 @@ int run(int argc, char** argv) {
     return complain(program, error.what(), exit_code_of(error.kind()));
   } catch (const std::bad_alloc&) {
     return complain(program, "out of memory", kBadInput);
+  } catch (const std::filesystem::filesystem_error& error) {  // such as a current folder that was removed
+    return complain(program, one_line(error.what()), kBadInput);
   } catch (const std::exception& error) {
     return complain(program, error.what(), kInternal);
   }

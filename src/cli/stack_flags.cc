@@ -15,18 +15,25 @@ namespace {
 
 // On this machine a path is relative to the current folder; in another tree, to its root.
 fs::path placed(const StackFlags& flags, const std::string& path) {
-  return flags.root == "/" ? fs::absolute(path).lexically_normal() : fs::path("/") / path;
+  if (flags.root != "/") return fs::path("/") / path;
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error);
+  if (error) fail("{}: the current folder: {}", path, error.message());
+  return whole.lexically_normal();
 }
 
 stack::Audit run_audit(const Program& program, const StackFlags& flags, stack::AuditOptions options) {
   options.root = flags.root;
   if (flags.root == "/") {
-    options.here.push_back(fs::current_path());
+    std::error_code none;  // the current folder may have been removed
+    if (const fs::path here = fs::current_path(none); !none) options.here.push_back(here);
     const char* path = std::getenv("LD_LIBRARY_PATH");
     std::istringstream folders(path ? path : "");
     for (std::string folder; std::getline(folders, folder, ':');) {
-      if (!folder.empty()) options.library_folders.push_back(fs::absolute(folder));
+      const fs::path whole = fs::absolute(folder, none);
+      if (!folder.empty() && !none) options.library_folders.push_back(whole);
     }
+    if (const char* home = std::getenv("HOME"); home && *home == '/') options.home = home;
     for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
       if (const char* folder = std::getenv(name); folder && *folder) options.here.emplace_back(folder);
     }

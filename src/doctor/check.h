@@ -77,4 +77,12 @@ std::optional<ComputeCapability> highest_capability(const Patient& patient);
 std::optional<stack::Verdict> gpu_code(const Patient& patient, const std::string& path);
 std::string human_bytes(int64_t bytes);  // "12.3 GiB"
 
+// How packages for the driver's CUDA are named: a driver runs programs of its own major version and of older ones.
+struct CudaPackages {
+  std::string version = {}, major = {}, index = {};  // "12-8", "12", and PyTorch's "cu128"
+};
+// Of the last fault: the remedy that `command` makes of those packages; to update the driver first if it serves none
+// that know the GPU. Leaves the check's own if the driver does not say which CUDA it serves.
+void fix_with_packages(const Patient& patient, Says& says, std::string (*command)(const CudaPackages&));
+
 }  // namespace sparkpilot::doctor

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "doctor/check.h"
 #include "doctor/versions.h"
+#include "hw/parse_text.h"
 
 namespace sparkpilot::doctor {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 using State = GpuDriverAnswers::State;
 constexpr int kNotLoaded = 9, kNoLibrary = 12, kMismatch = 18;  // nvmlReturn_t
 constexpr int kStub = 34, kNoDevice = 100;                      // CUresult
+constexpr int kNewestBranch = 580;                              // knows every GPU of the table in too_old()
 
 bool nothing_to_ask(const Patient& patient, Says& says) {
   if (has_nvidia(patient)) return false;
@@ -25,6 +27,26 @@ std::string driver_version(const Patient& patient) {
   return driver.version.value_or(driver.kernel_version.value_or("of unknown version"));
 }
 
+// How to get this driver or a newer one: under WSL and in a container it is not the system's own to install.
+std::string driver_remedy(const Patient& patient, int version) {
+  const Identity& identity = patient.machine.identity;
+  const bool spark = is_dgx_spark(patient.machine);
+  if (identity.wsl) return "update NVIDIA's driver in Windows, then there: wsl --shutdown";
+  if (identity.container)
+    return spark ? "on the host: update DGX OS in DGX Dashboard"
+                 : fmt::format("on the host: install NVIDIA's driver {} or newer, then start the container again",
+                               version);
+  if (spark) return "update DGX OS in DGX Dashboard";
+  if (identity.operating_system.starts_with("Ubuntu")) return "sudo apt install nvidia-driver-580-open && sudo reboot";
+  if (identity.operating_system.starts_with("Debian")) {
+    return fmt::format(
+        "sudo apt install nvidia-driver (from non-free) if that is {} or newer, else nvidia-open from NVIDIA's own "
+        "repository; then sudo reboot",
+        version);
+  }
+  return fmt::format("install NVIDIA's driver {} or newer as this system's makers describe, then sudo reboot", version);
+}
+
 void missing(const Patient& patient, Says& says) {
   if (nothing_to_ask(patient, says)) return;
   if (patient.nvml.state == State::absent && patient.cuda.state == State::absent &&
@@ -33,6 +55,8 @@ void missing(const Patient& patient, Says& says) {
              gpu_name(patient.machine.gpus.front()));
     if (patient.machine.identity.container)
       says.fix("start the container with `--gpus all` (Docker, Podman with the NVIDIA Container Toolkit on the host)");
+    else if (is_dgx_spark(patient.machine)) says.fix("restore DGX OS, which brings the driver");
+    else says.fix(driver_remedy(patient, kNewestBranch));
   } else {
     says.good("driver {}", driver_version(patient));
   }
@@ -98,12 +122,21 @@ void no_device(const Patient& patient, Says& says) {
   says.good("{} GPU{}", patient.machine.gpus.size(), patient.machine.gpus.size() == 1 ? "" : "s");
 }
 
+// Whether libcuda sees no GPU because CUDA_VISIBLE_DEVICES names none. The list ends at the first entry that is no GPU,
+// so with a GPU's number in front the variable is not the reason.
+bool hides_every_gpu(const Patient& patient) {
+  const std::optional<std::string> visible = patient.source.variable("CUDA_VISIBLE_DEVICES");
+  const bool none = patient.cuda.state == State::failed
+                        ? patient.cuda.error == kNoDevice
+                        : patient.cuda.state == State::answered && patient.cuda.devices.empty();
+  if (!visible || !none) return false;
+  const std::optional<int64_t> first = to_integer(trim(visible->substr(0, visible->find(','))));
+  return !first || *first < 0 || *first >= std::ssize(patient.machine.gpus);
+}
+
 void cuda_fails(const Patient& patient, Says& says) {
   if (nothing_to_ask(patient, says)) return;
-  const std::string hidden = patient.source.variable("CUDA_VISIBLE_DEVICES").value_or("0");
-  if (patient.cuda.state == State::answered && patient.cuda.devices.empty() && hidden.empty()) {
-    return says.skip("CUDA_VISIBLE_DEVICES hides every GPU");
-  }
+  if (hides_every_gpu(patient)) return says.skip("CUDA_VISIBLE_DEVICES hides every GPU");
   if (patient.cuda.state == State::absent && patient.nvml.state == State::answered) {
     says.bad("NVML is there and libcuda.so.1 is not");
     says.fix("install the driver's computing part: sudo apt install libnvidia-compute-<driver version>");
@@ -112,7 +145,7 @@ void cuda_fails(const Patient& patient, Says& says) {
     says.fix("take the folder \"stubs\" out of LD_LIBRARY_PATH and /etc/ld.so.conf.d");
   } else if (patient.cuda.state == State::failed && patient.cuda.error != kNoDevice) {
     says.bad("cuInit says {}", cuda_error_name(patient.cuda.error));
-  } else if (patient.cuda.state == State::failed && hidden != "-1" && patient.nvml.state == State::answered) {
+  } else if (patient.cuda.state == State::failed && patient.nvml.state == State::answered) {
     says.bad("NVML sees a GPU, cuInit says {}", cuda_error_name(patient.cuda.error));
   } else if (patient.cuda.state == State::answered) {
     says.good("libcuda sees {} GPU{}", patient.cuda.devices.size(), patient.cuda.devices.size() == 1 ? "" : "s");
@@ -136,8 +169,9 @@ void too_old(const Patient& patient, Says& says) {
   for (const First& first : kFirst) {
     if (*capability < first.capability) continue;
     if (version->numbers[0] < first.driver) {
-      return says.bad("driver {}, and compute capability {}.{} needs {} or newer", driver_version(patient),
-                      capability->major, capability->minor, first.driver);
+      says.bad("driver {}, and compute capability {}.{} needs {} or newer", driver_version(patient), capability->major,
+               capability->minor, first.driver);
+      return says.fix(driver_remedy(patient, first.driver));
     }
     break;
   }
@@ -216,8 +250,11 @@ void toolkit_old(const Patient& patient, Says& says) {
   for (const First& first : kFirst) {
     if (*capability < first.capability) continue;
     if (*tools < first.toolkit) {
-      return says.bad("the toolkit is CUDA {}, and compute capability {}.{} needs {} or newer", tools->str(),
-                      capability->major, capability->minor, first.toolkit.str());
+      says.bad("the toolkit is CUDA {}, and compute capability {}.{} needs {} or newer", tools->str(),
+               capability->major, capability->minor, first.toolkit.str());
+      return fix_with_packages(patient, says, [](const CudaPackages& cuda) {
+        return fmt::format("sudo apt install cuda-toolkit-{}", cuda.version);
+      });
     }
     break;
   }
@@ -227,7 +264,8 @@ void toolkit_old(const Patient& patient, Says& says) {
 constexpr Check kDriverChecks[] = {
     {{"driver.missing", "A driver for the GPU is installed", Impact::fatal,
       "Without it no program can use the GPU; everything runs on the processor.",
-      "on a PC: sudo apt install nvidia-driver-580-open; on a DGX Spark: restore DGX OS, which brings it"},
+      "Ubuntu: sudo apt install nvidia-driver-580-open; Debian: nvidia-driver from non-free, or nvidia-open from "
+      "NVIDIA's own repository; WSL: NVIDIA's driver in Windows; on a DGX Spark: restore DGX OS, which brings it"},
      missing},
     {{"driver.not_loaded", "The driver is loaded in the kernel", Impact::fatal,
       "The libraries talk to the kernel module. After a kernel update it may not have been built, or Secure Boot "
@@ -259,8 +297,10 @@ constexpr Check kDriverChecks[] = {
      cuda_fails},
     {{"driver.too_old", "The driver is new enough for the GPU", Impact::fatal,
       "An older driver does not know the GPU, or does not use all of its features.",
-      "on a PC: sudo apt install nvidia-driver-580-open && sudo reboot; on a DGX Spark: update DGX OS in DGX "
-      "Dashboard"},
+      "Ubuntu: sudo apt install nvidia-driver-580-open && sudo reboot; Debian: nvidia-driver from non-free, or "
+      "nvidia-open from NVIDIA's own repository; WSL: update NVIDIA's driver in Windows, then wsl --shutdown; a "
+      "container: "
+      "its host's driver; on a DGX Spark: update DGX OS in DGX Dashboard"},
      too_old},
     {{"driver.toolkit_major", "The driver supports the toolkit's CUDA", Impact::fatal,
       "Programs built with a toolkit of a newer major version than the driver supports do not start.",
@@ -273,7 +313,7 @@ constexpr Check kDriverChecks[] = {
      toolkit_minor},
     {{"driver.toolkit_old", "The toolkit compiles for the GPU", Impact::slow,
       "Nothing that is built here, such as PyTorch's extensions and Triton's kernels, can be made for this GPU.",
-      "sudo apt install cuda-toolkit-13-0"},
+      "sudo apt install cuda-toolkit-13-0; where the driver serves CUDA 12 only: cuda-toolkit-12-8 or so"},
      toolkit_old},
 };
 

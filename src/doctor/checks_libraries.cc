@@ -33,8 +33,14 @@ void missing(const Patient& patient, Says& says) {
   for (const auto& [name, stem] : kWanted) {
     if (!find(patient, stem)) names += (names.empty() ? "" : ", ") + std::string(name);
   }
-  if (!names.empty()) return says.bad("not found where the loader looks: {}", names);
-  says.good("cuBLASLt, cuDNN and cuSPARSELt are there");
+  if (names.empty()) return says.good("cuBLASLt, cuDNN and cuSPARSELt are there");
+  says.bad("not found where the loader looks: {}", names);
+  fix_with_packages(patient, says, [](const CudaPackages& cuda) {
+    return fmt::format(
+        "sudo apt install libcublas-{} cudnn9-cuda-{}; cuSPARSELt: libcusparselt0-cuda-{} from NVIDIA's local "
+        "repository",
+        cuda.version, cuda.major, cuda.major);
+  });
 }
 
 void damaged(const Patient& patient, Says& says) {
@@ -53,7 +59,8 @@ void damaged(const Patient& patient, Says& says) {
 
 // Checks for at least the version that the GPU needs.
 template <size_t N>
-void expect(const Patient& patient, Says& says, const std::string& stem, const std::array<Least, N>& least) {
+void expect(const Patient& patient, Says& says, const std::string& stem, const std::array<Least, N>& least,
+            std::string (*command)(const CudaPackages&) = nullptr) {
   if (no_gpu(patient, says)) return;
   const std::optional<FoundLibrary> found = find(patient, stem);
   if (!found) return says.skip("{} is not found", stem);
@@ -63,8 +70,10 @@ void expect(const Patient& patient, Says& says, const std::string& stem, const s
   for (const Least& need : least) {
     if (capability < need.from) continue;
     if (*found->version < need.version) {
-      return says.bad("{} {}, and compute capability {}.{} needs {} or newer ({})", stem, found->version->str(),
-                      capability.major, capability.minor, need.version.str(), found->path);
+      says.bad("{} {}, and compute capability {}.{} needs {} or newer ({})", stem, found->version->str(),
+               capability.major, capability.minor, need.version.str(), found->path);
+      if (command) fix_with_packages(patient, says, command);
+      return;
     }
     break;
   }
@@ -73,12 +82,14 @@ void expect(const Patient& patient, Says& says, const std::string& stem, const s
 
 void cublas(const Patient& patient, Says& says) {
   static const std::array kMin = {Least{{12, 1}, {{12, 9}}}, Least{{10, 0}, {{12, 8}}}, Least{{8, 9}, {{11, 8}}}};
-  expect(patient, says, "libcublasLt", kMin);
+  expect(patient, says, "libcublasLt", kMin,
+         [](const CudaPackages& cuda) { return "sudo apt install libcublas-" + cuda.version; });
 }
 
 void cudnn(const Patient& patient, Says& says) {
   static const std::array kMin = {Least{{10, 0}, {{9, 7}}}, Least{{8, 9}, {{8, 6}}}};
-  expect(patient, says, "libcudnn", kMin);
+  expect(patient, says, "libcudnn", kMin,
+         [](const CudaPackages& cuda) { return "sudo apt install cudnn9-cuda-" + cuda.major; });
 }
 
 void cudnn_slow(const Patient& patient, Says& says) {
@@ -87,14 +98,19 @@ void cudnn_slow(const Patient& patient, Says& says) {
   if (!found || !found->version) return says.skip("no cuDNN of known version");
   const bool bad = *found->version >= Version{{9, 18, 1}} && *found->version < Version{{9, 18, 2}};
   if (bad && *highest_capability(patient) >= ComputeCapability{12, 0}) {
-    return says.bad("cuDNN {}, which compiles LayerNorm's plans slowly on this GPU", found->version->str());
+    says.bad("cuDNN {}, which compiles LayerNorm's plans slowly on this GPU", found->version->str());
+    return fix_with_packages(patient, says, [](const CudaPackages& cuda) {
+      return "sudo apt install --only-upgrade cudnn9-cuda-" + cuda.major;
+    });
   }
   says.good("cuDNN {}", found->version->str());
 }
 
 void cusparselt(const Patient& patient, Says& says) {
   static const std::array kMin = {Least{{12, 1}, {{0, 8}}}, Least{{10, 0}, {{0, 7}}}};
-  expect(patient, says, "libcusparseLt", kMin);
+  expect(patient, says, "libcusparseLt", kMin, [](const CudaPackages& cuda) {
+    return fmt::format("install libcusparselt0-cuda-{} from NVIDIA's local repository package", cuda.major);
+  });
 }
 
 void nccl(const Patient& patient, Says& says) {
@@ -118,23 +134,24 @@ constexpr Check kLibraryChecks[] = {
     {{"library.missing", "cuBLASLt, cuDNN and cuSPARSELt are installed", Impact::cosmetic,
       "Matrix products in fp8 and NVFP4, convolutions in half precision and 2:4 sparse products come from them. Python "
       "environments may hold their own (sparkpilot stack audit).",
-      "sudo apt install libcublas-13-0 cudnn9-cuda-13; cuSPARSELt: libcusparselt0-cuda-13 from NVIDIA's local "
-      "repository"},
+      "for the driver's CUDA, with 13: sudo apt install libcublas-13-0 cudnn9-cuda-13; cuSPARSELt: "
+      "libcusparselt0-cuda-13 from NVIDIA's local repository"},
      missing},
     {{"library.damaged", "NVIDIA's libraries are intact", Impact::fatal, "Programs that load them do not start.",
       "sudo apt install --reinstall the package that `dpkg -S` names for the file"},
      damaged},
     {{"library.cublaslt", "cuBLASLt is new enough", Impact::slow, "An older one has no kernels for the GPU.",
-      "sudo apt install libcublas-13-0"},
+      "for the driver's CUDA, with 13: sudo apt install libcublas-13-0"},
      cublas},
     {{"library.cudnn", "cuDNN is new enough", Impact::slow, "An older one has no kernels for the GPU.",
-      "sudo apt install cudnn9-cuda-13"},
+      "for the driver's CUDA, with 13: sudo apt install cudnn9-cuda-13"},
      cudnn},
     {{"library.cudnn_layernorm", "cuDNN is not one of the known slow versions", Impact::slow,
-      "A model's first run takes seconds to minutes longer.", "sudo apt install --only-upgrade cudnn9-cuda-13"},
+      "A model's first run takes seconds to minutes longer.",
+      "for the driver's CUDA, with 13: sudo apt install --only-upgrade cudnn9-cuda-13"},
      cudnn_slow},
     {{"library.cusparselt", "cuSPARSELt is new enough", Impact::slow, "0.8.0 is the first for compute capability 12.1.",
-      "install libcusparselt0-cuda-13 from NVIDIA's local repository package"},
+      "for the driver's CUDA, with 13: install libcusparselt0-cuda-13 from NVIDIA's local repository package"},
      cusparselt},
     {{"library.nccl", "NCCL is new enough", Impact::slow,
       "Several GPUs or two Sparks exchange gradients through it; 2.28.9 is the first that is built for compute "

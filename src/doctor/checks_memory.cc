@@ -9,26 +9,29 @@ namespace {
 
 constexpr int64_t kGib = int64_t{1} << 30;
 
-bool unified(const Patient& patient) {
-  return std::any_of(patient.machine.gpus.begin(), patient.machine.gpus.end(),
-                     [](const Gpu& gpu) { return gpu.unified_memory.value_or(false); });
-}
-
 void available(const Patient& patient, Says& says) {
   const Memory& memory = patient.machine.memory;
   const std::optional<int64_t> left = memory.allocatable();
   if (!left || !memory.total) return says.skip("the system does not say");
-  if (*left < std::min(4 * kGib, *memory.total / 8)) {
-    says.bad("{} of {} can still be taken", human_bytes(*left), human_bytes(*memory.total));
-  } else {
-    says.good("{} of {} can still be taken", human_bytes(*left), human_bytes(*memory.total));
+  std::string seen = fmt::format("{} of {}", human_bytes(*left), human_bytes(*memory.total));
+  if (memory.swap_total.value_or(0) > 0) seen += fmt::format(" and {} of swap space", human_bytes(*memory.swap_total));
+  const bool group = memory.group_left == *left, huge = memory.unified && memory.huge_pages.value_or(0) > 0;
+  if (*left >= std::min(4 * kGib, *memory.total / 8)) return says.good("{} can still be taken", seen);
+  says.bad("{} can still be taken{}", seen,
+           group  ? ": a control group sets a limit"
+           : huge ? ": huge pages are set aside, and CUDA takes no other memory then"
+                  : "");
+  if (group) {
+    says.fix("end what else runs in this container or unit, or give it more: docker run --memory, systemd's MemoryMax");
+  } else if (huge) {
+    says.fix("sudo sysctl vm.nr_hugepages=0, unless a program here is set up to use them");
   }
 }
 
 // cudaMemGetInfo reports MemFree there, so cached files look like used GPU memory.
 void page_cache(const Patient& patient, Says& says) {
   const Memory& memory = patient.machine.memory;
-  if (!unified(patient)) return says.skip("no unified memory");
+  if (!memory.unified) return says.skip("no unified memory");
   if (!memory.free || !memory.total || !memory.page_cache) return says.skip("the system does not say");
   if (*memory.free < *memory.total / 8 && *memory.page_cache > *memory.total / 4) {
     says.bad("cached files fill {}, {} are free", human_bytes(*memory.page_cache), human_bytes(*memory.free));

@@ -1,5 +1,8 @@
 // The ports through which two Sparks, or several machines, exchange gradients: NVIDIA's ConnectX.
+#include <algorithm>
+
 #include "doctor/check.h"
+#include "hw/parse_text.h"
 
 namespace sparkpilot::doctor {
 namespace {
@@ -17,9 +20,17 @@ bool linked(const Patient& patient, Says& says, std::vector<const NetworkPort*>&
   return !ports.empty();
 }
 
+// IP over InfiniBand: its frames are as large as the fabric's, 2,044 or 4,092 bytes, and RDMA does not use them.
+bool is_infiniband(const Patient& patient, const NetworkPort& port) {
+  constexpr int kInfiniband = 32;  // ARPHRD_INFINIBAND
+  return port.name.empty() || read_integer(patient.source, "/sys/class/net/" + port.name + "/type") == kInfiniband;
+}
+
 void mtu(const Patient& patient, Says& says) {
   std::vector<const NetworkPort*> ports;
   if (!linked(patient, says, ports)) return;
+  std::erase_if(ports, [&](const NetworkPort* port) { return is_infiniband(patient, *port); });
+  if (ports.empty()) return says.skip("the ports with a cable are InfiniBand");
   for (const NetworkPort* port : ports) {
     if (port->mtu && *port->mtu < 9000) {
       says.bad("{} has an MTU of {}", port->name, *port->mtu);
@@ -40,13 +51,29 @@ void speed(const Patient& patient, Says& says) {
   if (says.wrong().empty()) says.good("200 Gb/s");
 }
 
-// Each cage of a Spark is two ports and two HCAs, on two PCIe links of half the speed.
+std::string port_label(const NetworkPort& port) { return port.name.empty() ? port.hca : port.name; }
+
+// Each cage of a Spark is two ports and two HCAs, on two PCIe links of half the speed: the same place in two PCI
+// domains, as 0000:01:00.0 (enp1s0f0np0) and 0002:01:00.0 (enP2p1s0f0np0).
 void both(const Patient& patient, Says& says) {
   std::vector<const NetworkPort*> ports;
   if (!linked(patient, says, ports)) return;
   if (!is_dgx_spark(patient.machine)) return says.skip("no DGX Spark");
-  if (ports.size() % 2 != 0) return says.bad("of the two ports of a cable only {} is up", ports.front()->name);
-  says.good("both ports of the cable are up");
+  const auto place = [](const NetworkPort& port) {
+    return port.pci.substr(std::min(port.pci.find(':'), port.pci.size()));
+  };
+  for (const NetworkPort* port : ports) {
+    const auto other = std::find_if(
+        patient.machine.ports.begin(), patient.machine.ports.end(),
+        [&](const NetworkPort& one) { return is_connectx(one) && one.pci != port->pci && place(one) == place(*port); });
+    if (other == patient.machine.ports.end()) {
+      says.bad("of the two ports of a cable only {} is up, the other is not there", port_label(*port));
+    } else if (!other->up) {
+      says.bad("of the two ports of a cable only {} is up, {} is not", port_label(*port), port_label(*other));
+      says.fix(fmt::format("sudo ip link set {} up, and give it an address, too (netplan)", port_label(*other)));
+    }
+  }
+  if (says.wrong().empty()) says.good("both ports of each cable are up");
 }
 
 void hca(const Patient& patient, Says& says) {

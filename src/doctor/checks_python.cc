@@ -72,12 +72,21 @@ std::optional<std::string> torch_cuda(Source& source, const Package& torch) {
   return text->substr(begin, text->find_first_of("'\"\n ", begin) - begin);
 }
 
+void fix_torch(const Patient& patient, Says& says) {
+  fix_with_packages(patient, says, [](const CudaPackages& cuda) {
+    return "pip install --upgrade torch --index-url https://download.pytorch.org/whl/" + cuda.index;
+  });
+}
+
 void torch_without_cuda(const Patient& patient, Says& says) {
   std::optional<Package> torch;
   if (nothing(patient, says, "torch", torch)) return;
   const auto cuda = torch_cuda(patient.source, *torch);
   if (!cuda) return says.skip("PyTorch {} does not say what it is built with", torch->version);
-  if (*cuda == "None") return says.bad("PyTorch {} in {} is built without CUDA", torch->version, torch->folder);
+  if (*cuda == "None") {
+    says.bad("PyTorch {} in {} is built without CUDA", torch->version, torch->folder);
+    return fix_torch(patient, says);
+  }
   says.good("PyTorch {} with CUDA {}", torch->version, *cuda);
 }
 
@@ -89,8 +98,9 @@ void torch_old(const Patient& patient, Says& says) {
   if (!version) return says.skip("PyTorch {} does not say which CUDA it is built with", torch->version);
   const ComputeCapability capability = *highest_capability(patient);
   if (capability >= ComputeCapability{10, 0} && *version < Version{{12, 8}}) {
-    return says.bad("PyTorch {} is built with CUDA {}, which knows nothing of compute capability {}.{}", torch->version,
-                    *cuda, capability.major, capability.minor);
+    says.bad("PyTorch {} is built with CUDA {}, which knows nothing of compute capability {}.{}", torch->version, *cuda,
+             capability.major, capability.minor);
+    return fix_torch(patient, says);
   }
   says.good("PyTorch {} with CUDA {}", torch->version, *cuda);
 }
@@ -103,11 +113,24 @@ void torch_kernels(const Patient& patient, Says& says) {
     return says.skip("not looked at: sparkpilot doctor --verify does, and stack audit");
   const auto code = gpu_code(patient, torch->folder + "/torch/lib/libtorch_cuda.so");
   if (!code) return says.skip("PyTorch {} has no libtorch_cuda.so that can be read", torch->version);
-  if (code->standing == stack::Standing::none)
-    return says.bad("PyTorch {} holds no kernel for this GPU", torch->version);
-  if (code->standing == stack::Standing::jit)
-    return says.bad("PyTorch {} holds PTX alone for this GPU", torch->version);
+  if (code->standing == stack::Standing::none) says.bad("PyTorch {} holds no kernel for this GPU", torch->version);
+  if (code->standing == stack::Standing::jit) says.bad("PyTorch {} holds PTX alone for this GPU", torch->version);
+  if (!says.wrong().empty()) return fix_torch(patient, says);
   says.good("PyTorch {}: {} for this GPU", torch->version, stack::name_of(code->standing));
+}
+
+// Triton brings a second ptxas for compute capability 10.0 and newer, and takes that of TRITON_PTXAS_BLACKWELL_PATH
+// instead; TRITON_PTXAS_PATH counts for older GPUs only.
+void ptxas_blackwell(const Patient& patient, Says& says, const Package& triton, const std::string& own) {
+  auto set = patient.source.variable("TRITON_PTXAS_BLACKWELL_PATH");
+  if (set && set->empty()) set.reset();
+  if (set && patient.source.access(*set) == Access::absent)
+    return says.bad("TRITON_PTXAS_BLACKWELL_PATH names {}, which is not there", *set);
+  const std::string& used = set ? *set : own;
+  const auto code = patient.options.here ? gpu_code(patient, used) : std::nullopt;
+  if (code && code->standing != stack::Standing::compiles)
+    return says.bad("Triton {} compiles with {}, which does not know this GPU", triton.version, used);
+  says.good("Triton {} compiles with {}", triton.version, used);
 }
 
 // Triton compiles with its own ptxas, which may be too old for the GPU.
@@ -115,6 +138,12 @@ void ptxas(const Patient& patient, Says& says) {
   std::optional<Package> triton;
   if (nothing(patient, says, "triton", triton)) return;
   if (*highest_capability(patient) < ComputeCapability{12, 1}) return says.good("Triton's own ptxas knows this GPU");
+  const std::string blackwell = triton->folder + "/triton/backends/nvidia/bin/ptxas-blackwell";
+  if (patient.source.access(blackwell) != Access::absent) {
+    ptxas_blackwell(patient, says, *triton, blackwell);
+    if (!says.wrong().empty()) says.fix("export TRITON_PTXAS_BLACKWELL_PATH=/usr/local/cuda/bin/ptxas");
+    return;
+  }
   const auto set = patient.source.variable("TRITON_PTXAS_PATH");
   if (!set) return says.bad("Triton {} compiles with its own ptxas: TRITON_PTXAS_PATH is not set", triton->version);
   if (patient.source.access(*set) == Access::absent)
@@ -147,7 +176,8 @@ constexpr Check kPythonChecks[] = {
      torch_kernels},
     {{"python.ptxas", "Triton compiles for the GPU", Impact::slow,
       "The ptxas inside Triton's wheel may not know compute capability 12.1: kernels fail to compile.",
-      "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"},
+      "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas; for a Triton that brings ptxas-blackwell "
+      "TRITON_PTXAS_BLACKWELL_PATH"},
      ptxas},
     {{"python.cutlass", "CUTLASS's Python package is not one of the known bad versions", Impact::slow,
       "4.5.0 computes garbage in NVFP4 on this GPU; 4.5.1 is correct.", "pip install 'nvidia-cutlass-dsl>=4.5.1'"},

@@ -57,6 +57,20 @@ std::string human_bytes(int64_t bytes) {
   return gib >= 100 ? fmt::format("{:.0f} GiB", gib) : fmt::format("{:.1f} GiB", gib);
 }
 
+void fix_with_packages(const Patient& patient, Says& says, std::string (*command)(const CudaPackages&)) {
+  const std::optional<ComputeCapability> serves = patient.machine.driver.cuda;
+  if (!serves) return;
+  if (serves->major >= 13) return says.fix(command({"13-0", "13", "cu130"}));
+  const bool blackwell = highest_capability(patient) >= ComputeCapability{10, 0};
+  const bool knows_blackwell = *serves >= ComputeCapability{12, 8};
+  if (serves->major < 12 || (blackwell && !knows_blackwell)) {
+    return says.fix(fmt::format("update NVIDIA's driver first, it serves CUDA {}.{}: then {}", serves->major,
+                                serves->minor, command({"13-0", "13", "cu130"})));
+  }
+  const int minor = serves->minor == 7 ? 6 : serves->minor;  // there was no toolkit 12.7
+  says.fix(command({fmt::format("12-{}", minor), "12", knows_blackwell ? "cu128" : "cu126"}));
+}
+
 }  // namespace doctor
 
 std::string_view impact_name(Impact impact) {

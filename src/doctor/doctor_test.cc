@@ -244,6 +244,17 @@ const Fault kFaults[] = {
        meminfo(m, "SwapFree", 0);
        meminfo(m, "SwapTotal", 0);
      }},
+    {"memory.available", "0.0 GiB of 122 GiB and 16.0 GiB of swap space can still be taken: huge pages",
+     [](json& m) {
+       meminfo(m, "HugePages_Total", 1);
+       meminfo(m, "HugePages_Free", 0);
+     }},
+    {"memory.available", "0.5 GiB of 122 GiB and 16.0 GiB of swap space can still be taken: a control group",
+     [](json& m) {
+       file(m, "/proc/self/cgroup", "0::/box\n");
+       file(m, "/sys/fs/cgroup/box/memory.max", std::to_string(int64_t{2} << 30) + "\n");
+       file(m, "/sys/fs/cgroup/box/memory.current", std::to_string(int64_t{3} << 29) + "\n");
+     }},
     {"memory.page_cache", "cached files fill",
      [](json& m) {
        meminfo(m, "MemFree", 3'000'000);
@@ -335,8 +346,14 @@ const Fault kFaults[] = {
     {"disk.home", "nothing can be written", [](json& m) { m["access"]["/u/me"] = "read_only"; }},
     {"network.mtu", "MTU of 1500", [](json& m) { file(m, "/sys/class/net/enp1s0f1np1/mtu", "1500\n"); }},
     {"network.speed", "100 Gb/s of 200", [](json& m) { file(m, "/sys/class/net/enp1s0f1np1/speed", "100000\n"); }},
-    {"network.both_ports", "only enp1s0f1np1 is up",
+    {"network.both_ports", "only enp1s0f1np1 is up, enP2p1s0f1np1 is not",
      [](json& m) { file(m, "/sys/class/net/enP2p1s0f1np1/operstate", "down\n"); }},
+    {"network.both_ports", "only enp1s0f0np0 is up, enP2p1s0f0np0 is not",
+     [](json& m) {  // two cables, each at half its speed
+       for (const char* port : {"enp1s0f0np0", "enp1s0f1np1"})
+         file(m, std::string("/sys/class/net/") + port + "/operstate", "up\n");
+       file(m, "/sys/class/net/enP2p1s0f1np1/operstate", "down\n");
+     }},
     {"network.rdma", "roceP2p1s0f1 of enP2p1s0f1np1 is not active",
      [](json& m) { file(m, "/sys/class/infiniband/roceP2p1s0f1/ports/1/state", "1: DOWN\n"); }},
 };
@@ -356,6 +373,115 @@ TEST(Doctor, EveryFaultIsFound) {
     }
     EXPECT_TRUE(found) << "expected " << fault.id << ": ..." << fault.seen << "..., found\n" << all;
   }
+}
+
+const Finding* finding(const Diagnosis& diagnosis, const std::string& id) {
+  for (const Finding& one : diagnosis.findings) {
+    if (one.id == id) return &one;
+  }
+  return nullptr;
+}
+std::string fix_of(const json& machine, const std::string& id, const DoctorOptions& options = {.here = false}) {
+  const Diagnosis diagnosis = examined(machine, options);
+  const Finding* const found = finding(diagnosis, id);
+  return found ? found->fix : "no " + id;
+}
+
+// What a variable hides is no broken driver. A GPU's number in front hides nothing: then CUDA itself fails.
+TEST(Doctor, AHiddenGpuIsNoBrokenDriver) {
+  for (const char* value : {"", "9", "-1", "GPU-00000000-dead", "NoDevFiles", "9,0"}) {
+    json machine = healthy();
+    machine["variables"]["CUDA_VISIBLE_DEVICES"] = value;
+    fails(machine, "cuda", 100);
+    EXPECT_EQ(ids(examined(machine)), std::set<std::string>{"gpu.hidden"}) << value;
+    fails(machine, "cuda", 999);
+    EXPECT_TRUE(ids(examined(machine)).contains("driver.cuda_fails")) << value;
+  }
+  for (const char* value : {"0", "0,9"}) {
+    json machine = healthy();
+    machine["variables"]["CUDA_VISIBLE_DEVICES"] = value;
+    fails(machine, "cuda", 100);
+    EXPECT_TRUE(ids(examined(machine)).contains("driver.cuda_fails")) << value;
+  }
+}
+
+// Packages of a newer CUDA than the driver's would not start.
+TEST(Doctor, PackagesAreThoseOfTheDriversCuda) {
+  const auto with = [](int cuda) {
+    json machine = fixture("server_h200");
+    machine["cuda"]["system"]["cuda_version"] = cuda;
+    machine["variables"]["VIRTUAL_ENV"] = "/v";
+    file(machine, "/v/lib/python3.12/site-packages/torch-2.9.1.dist-info/METADATA", "");
+    file(machine, "/v/lib/python3.12/site-packages/torch/version.py", "\ncuda = None\n");
+    file(machine, "/usr/local/cuda/version.json", R"({"cuda": {"version": "11.5"}})");
+    file(machine, "/usr/local/cuda/lib64/libcublasLt.so.11.5.1", "\177ELF");
+    return machine;
+  };
+  const auto expect_fixes = [&](int cuda, const std::string& apt, const std::string& major, const std::string& pip) {
+    const json machine = with(cuda);
+    EXPECT_NE(fix_of(machine, "library.missing").find(" cudnn9-cuda-" + major + ";"), std::string::npos) << cuda;
+    EXPECT_EQ(fix_of(machine, "library.cublaslt"), "sudo apt install libcublas-" + apt);
+    EXPECT_EQ(fix_of(machine, "driver.toolkit_old"), "sudo apt install cuda-toolkit-" + apt);
+    EXPECT_TRUE(fix_of(machine, "python.torch_cuda").ends_with("/whl/" + pip)) << fix_of(machine, "python.torch_cuda");
+  };
+  expect_fixes(13020, "13-0", "13", "cu130");
+  expect_fixes(12080, "12-8", "12", "cu128");
+  expect_fixes(12070, "12-6", "12", "cu126");
+  expect_fixes(12040, "12-4", "12", "cu126");
+  EXPECT_TRUE(
+      fix_of(with(11040), "python.torch_cuda").starts_with("update NVIDIA's driver first, it serves CUDA 11.4"));
+  EXPECT_NE(fix_of(fixture("wsl2"), "library.missing").find("libcublas-12-4 cudnn9-cuda-12"), std::string::npos);
+}
+
+// Where the driver comes from depends on the system: under WSL and in a container it is not the system's to install.
+TEST(Doctor, ADriverIsUpdatedWhereItComesFrom) {
+  const auto old = [](const char* name) {
+    json machine = fixture(name);
+    machine["nvml"]["system"]["driver_version"] = "440.33";
+    machine["files"].erase("/sys/module/nvidia/version");
+    machine["files"].erase("/proc/driver/nvidia/version");
+    return machine;
+  };
+  EXPECT_EQ(fix_of(old("wsl2"), "driver.too_old"), "update NVIDIA's driver in Windows, then there: wsl --shutdown");
+  EXPECT_EQ(fix_of(old("spark_dell"), "driver.too_old"), "update DGX OS in DGX Dashboard");
+  json machine = old("pc_two_gpus");
+  EXPECT_EQ(fix_of(machine, "driver.too_old"), "sudo apt install nvidia-driver-580-open && sudo reboot");
+  file(machine, "/etc/os-release", "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n");
+  EXPECT_TRUE(fix_of(machine, "driver.too_old").starts_with("sudo apt install nvidia-driver (from non-free)"));
+  file(machine, "/etc/os-release", "PRETTY_NAME=\"Fedora Linux 43\"\n");
+  EXPECT_TRUE(fix_of(machine, "driver.too_old").starts_with("install NVIDIA's driver"));
+  file(machine, "/.dockerenv", "");
+  EXPECT_TRUE(fix_of(machine, "driver.too_old").starts_with("on the host: install NVIDIA's driver"));
+  EXPECT_EQ(fix_of(fixture("device_without_driver"), "driver.missing").find("nvidia-driver-580-open"),
+            std::string("sudo apt install ").size());
+}
+
+// Huge pages take nothing from CUDA where the GPU has a memory of its own; a control group's limit counts everywhere.
+TEST(Doctor, MemoryThatCanBeTaken) {
+  json machine = fixture("pc_two_gpus");
+  meminfo(machine, "HugePages_Total", 1);
+  meminfo(machine, "HugePages_Free", 0);
+  EXPECT_EQ(finding(examined(machine), "memory.available"), nullptr);
+  file(machine, "/sys/fs/cgroup/memory.max", "2147483648\n");  // a container that shows no /proc/self/cgroup
+  file(machine, "/sys/fs/cgroup/memory.current", "2000000000\n");
+  EXPECT_NE(fix_of(machine, "memory.available").find("docker run --memory"), std::string::npos);
+  machine = healthy();
+  meminfo(machine, "HugePages_Total", 1);
+  meminfo(machine, "HugePages_Free", 0);
+  EXPECT_TRUE(fix_of(machine, "memory.available").starts_with("sudo sysctl vm.nr_hugepages=0"));
+}
+
+TEST(Doctor, InfiniBandHasNoJumboFrames) {
+  json machine = fixture("server_h200");
+  const std::string port = "/sys/class/net/ibp26s0";
+  machine["links"][port + "/device"] = "../../../0000:1a:00.0";
+  machine["links"][port + "/device/driver"] = "../../../../bus/pci/drivers/mlx5_core";
+  file(machine, port + "/operstate", "up\n");
+  file(machine, port + "/mtu", "2044\n");
+  file(machine, port + "/type", "32\n");
+  EXPECT_FALSE(ids(examined(machine)).contains("network.mtu"));
+  file(machine, port + "/type", "1\n");
+  EXPECT_TRUE(ids(examined(machine)).contains("network.mtu"));
 }
 
 json of_server(const std::function<void(json&)>& make) {
@@ -487,6 +613,34 @@ TEST(Doctor, KernelsInPyTorch) {
   EXPECT_EQ(seen({stack::sass(120)}), "good");
   EXPECT_EQ(seen({stack::sass(90)}), "PyTorch 2.9.1 holds no kernel for this GPU");
   EXPECT_EQ(seen({stack::ptx(90)}), "PyTorch 2.9.1 holds PTX alone for this GPU");
+  fs::remove_all(environment);
+}
+
+// Triton's second ptxas is the one that counts for this GPU.
+TEST(Doctor, TheCompilerInTriton) {
+  const fs::path environment = fs::path(testing::TempDir()) / ("triton" + std::to_string(getpid()));
+  const fs::path packages = environment / "lib/python3.12/site-packages",
+                 ptxas = packages / "triton/backends/nvidia/bin/ptxas-blackwell";
+  fs::create_directories(ptxas.parent_path());
+  json machine = healthy();
+  machine["variables"]["VIRTUAL_ENV"] = environment.string();
+  machine["variables"].erase("TRITON_PTXAS_PATH");
+  file(machine, (packages / "triton-3.9.0.dist-info/METADATA").string(), "");
+  EXPECT_EQ(fix_of(machine, "python.ptxas").rfind("export TRITON_PTXAS_PATH=", 0), 0U) << "an older Triton";
+  file(machine, ptxas.string(), "\177ELF");
+  const auto fix_with = [&](const std::string& knows) {
+    stack::TestElf elf;
+    elf.sections = {{".rodata", knows + '\0'}};
+    std::ofstream(ptxas, std::ios::binary) << stack::elf_file(elf);
+    return fix_of(machine, "python.ptxas", {.here = true});
+  };
+  EXPECT_EQ(fix_with("lto_121"), "no python.ptxas");
+  EXPECT_EQ(fix_with("lto_100"), "export TRITON_PTXAS_BLACKWELL_PATH=/usr/local/cuda/bin/ptxas");
+  EXPECT_EQ(fix_of(machine, "python.ptxas"), "no python.ptxas") << "the file of another machine is not looked into";
+  machine["variables"]["TRITON_PTXAS_PATH"] = "/usr/local/cuda/bin/ptxas";
+  EXPECT_NE(fix_with("lto_100"), "no python.ptxas") << "that variable is for older GPUs";
+  machine["variables"]["TRITON_PTXAS_BLACKWELL_PATH"] = "/x";
+  EXPECT_NE(fix_of(machine, "python.ptxas"), "no python.ptxas") << "it is not there";
   fs::remove_all(environment);
 }
 

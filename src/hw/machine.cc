@@ -1,7 +1,9 @@
 #include "sparkpilot/machine.h"
 
+#include <algorithm>
 #include <tuple>
 
+#include "hw/memory.h"
 #include "hw/probe.h"
 
 namespace sparkpilot {
@@ -31,7 +33,10 @@ Machine probe(Source& source) {
   Machine machine;
   machine.cpu = probe_cpu(source);
   machine.memory = probe_memory(source);
+  machine.memory.group_left = group_memory_left([&](const std::string& path) { return source.read(path, 64 << 10); });
   probe_gpus(source, machine);
+  machine.memory.unified = std::any_of(machine.gpus.begin(), machine.gpus.end(),
+                                       [](const Gpu& gpu) { return gpu.unified_memory.value_or(false); });
   machine.disks = probe_disks(source);
   machine.ports = probe_network(source);
   machine.identity = probe_identity(source);

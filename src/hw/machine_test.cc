@@ -201,12 +201,20 @@ TEST(Memory, FollowsNvidiasRule) {
   const Machine asus = machine_of("spark_asus");
   EXPECT_EQ(asus.memory.total, int64_t{127535084} * 1024);
   EXPECT_EQ(asus.memory.allocatable(), (int64_t{14386092} + 33554428) * 1024);
-  // If huge pages are reserved, only they count, and swap does not.
+  // If huge pages are reserved, only they count for a GPU without a memory of its own, and swap does not.
   const auto huge =
       small_source(one_file("/proc/meminfo",
                             "MemTotal: 1000000 kB\nMemAvailable: 9000 kB\nSwapTotal: 500 kB\nSwapFree: 500 kB\n"
                             "HugePages_Total: 100\nHugePages_Free: 7\nHugepagesize: 2048 kB\n"));
-  EXPECT_EQ(probe_memory(*huge).allocatable(), 7 * 2048 * 1024);
+  Memory memory = probe_memory(*huge);
+  EXPECT_EQ(memory.allocatable(), 9500 * 1024);
+  memory.unified = true;
+  EXPECT_EQ(memory.allocatable(), 7 * 2048 * 1024);
+  memory.group_left = 5000;
+  EXPECT_EQ(memory.allocatable(), 5000);
+  EXPECT_TRUE(asus.memory.unified);
+  EXPECT_EQ(asus.memory.group_left, std::nullopt);
+  EXPECT_FALSE(machine_of("server_h200").memory.unified);
   EXPECT_EQ(probe_memory(*small_source(nlohmann::json::object())).allocatable(), std::nullopt);
 }
 

@@ -46,5 +46,28 @@ TEST_F(AvailableMemory, IsNoMoreThanAGroupLeaves) {
   EXPECT_EQ(available(), 0);
 }
 
+// Files of another machine may hold anything.
+TEST(GroupMemory, NonsenseIsNoLimit) {
+  std::string groups, limit = "1000", used = "400", cache = "inactive_file 100\n";
+  const auto left = [&] {
+    return group_memory_left([&](const std::string& path) -> std::optional<std::string> {
+      if (path == "/proc/self/cgroup") return groups.empty() ? std::nullopt : std::optional(groups);
+      if (path.ends_with("/memory.stat")) return cache;
+      return path.ends_with("/memory.max") || path.ends_with("/memory.limit_in_bytes") ? limit : used;
+    });
+  };
+  EXPECT_EQ(left(), 700) << "without /proc/self/cgroup the group at the top counts";
+  groups = "0::/" + std::string(60'000, '/') + std::string(2'000, 'a') + "\n:::\n\n7:memory:\n";
+  EXPECT_EQ(left(), 600) << "version 1 has another name for the cache";
+  cache = "inactive_file 99999999999999999999\n";
+  EXPECT_EQ(left(), 600);
+  cache = "inactive_file 900\ntotal_inactive_file -5\n";
+  EXPECT_EQ(left(), 600) << "no more can be dropped than is used";
+  for (const char* none : {"max", "-1", "9223372036854771712", "", "12x"}) {
+    limit = none;
+    EXPECT_EQ(left(), std::nullopt) << none;
+  }
+}
+
 }  // namespace
 }  // namespace sparkpilot

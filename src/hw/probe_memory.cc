@@ -53,12 +53,14 @@ Memory probe_memory(Source& source) {
 }
 
 std::optional<int64_t> Memory::allocatable() const {
-  if (huge_pages.value_or(0) > 0) {
-    if (!huge_pages_free || !huge_page_size) return std::nullopt;
-    return *huge_pages_free * *huge_page_size;
+  std::optional<int64_t> left;
+  if (unified && huge_pages.value_or(0) > 0) {
+    if (huge_pages_free && huge_page_size) left = *huge_pages_free * *huge_page_size;
+  } else if (available) {
+    left = *available + swap_free.value_or(0);
   }
-  if (!available) return std::nullopt;
-  return *available + swap_free.value_or(0);
+  if (!left || !group_left) return left;
+  return std::min(*left, *group_left);
 }
 
 }  // namespace sparkpilot

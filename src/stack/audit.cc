@@ -189,7 +189,7 @@ void Auditor::take_everywhere() {
   }
   for (const fs::path& folder : configured_folders(tree_)) take_once(folder);
   for (const fs::path& folder : options_.library_folders) take_once(folder);
-  for (const fs::path& site : find_sites(tree_, options_.here)) take_site(site);
+  for (const fs::path& site : find_sites(tree_, options_.here, options_.home)) take_site(site);
 }
 
 std::string Auditor::header_version(const Library& library) const {

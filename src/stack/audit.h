@@ -18,6 +18,7 @@ struct AuditOptions {
   // Further places: folders to search for environments, such as the current folder; and for libraries:
   // $LD_LIBRARY_PATH.
   std::vector<std::filesystem::path> here, library_folders;
+  std::filesystem::path home = {};  // the user's, which need not be below /home; empty: unknown
   // Called before each file, in a wheel before each library, with the share of bytes done, 0 to 1.
   std::function<void(double done, const std::string& file)> progress;
 };

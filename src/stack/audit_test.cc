@@ -126,6 +126,14 @@ TEST_F(AuditTest, FilesOfAnEnvironmentKnowTheirPackage) {
   EXPECT_THROW(look(named), Error);
 }
 
+TEST_F(AuditTest, AHomeMayBeAnywhere) {
+  write("srv/people/anna/.local/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so", library({sass(120)}));
+  EXPECT_TRUE(look().libraries.empty());
+  AuditOptions options;
+  options.home = "/srv/people/anna";
+  EXPECT_EQ(look(options).libraries.size(), 1U);
+}
+
 TEST_F(AuditTest, AnEnvironmentIsFoundByThePythonInThePath) {
   write("opt/torch/bin/python3", library({}));
   write("usr/bin/python3", library({}));
@@ -233,6 +241,12 @@ TEST_F(AuditTest, NothingIsLeftInTheTemporaryFolder) {
   options.paths = {"/one.whl"};
   EXPECT_EQ(look(options).libraries.size(), 1U);
   EXPECT_TRUE(fs::is_empty(scratch));
+  setenv("TMPDIR", (root / "nowhere").c_str(), 1);
+  const Audit without = look(options);
+  EXPECT_TRUE(without.libraries.empty());
+  ASSERT_EQ(without.notes.size(), 1U);
+  EXPECT_NE(without.notes[0].find("nowhere: no folder for temporary files (TMPDIR)"), std::string::npos)
+      << without.notes[0];
   if (before) setenv("TMPDIR", restored.c_str(), 1);
   else unsetenv("TMPDIR");
 }

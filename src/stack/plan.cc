@@ -96,9 +96,19 @@ std::string described(const Library& library, const Verdict& verdict) {
                      name_of(verdict.standing), verdict.cost.empty() ? "" : ", " + verdict.cost);
 }
 
-// Triton generates its code at run time: what counts is the compiler that comes with it, and that it loads.
-std::string_view component_to_check(const Library& library) {
-  return library.component == "ptxas" && library.package == "triton" ? "Triton" : std::string_view(library.component);
+std::string_view folder_of(const Library& library) {
+  return std::string_view(library.path).substr(0, library.path.find_last_of("/!"));
+}
+
+// Triton generates its code at run time: what counts is the compiler that comes with it, and that it loads. The ptxas
+// of another Python package is the toolkit's only with an nvcc beside it: nothing is built with a ptxas alone.
+std::string_view component_to_check(const Library& library, const Audit& audit) {
+  if (library.component != "ptxas" || library.package.empty()) return library.component;
+  if (component_of_package(library.package) == "Triton") return "Triton";
+  const bool nvcc = std::any_of(audit.libraries.begin(), audit.libraries.end(), [&](const Library& other) {
+    return other.component == "nvcc" && folder_of(other) == folder_of(library);
+  });
+  return nvcc ? library.component : std::string_view("ptxas alone");
 }
 
 // Of a component's libraries in one place (cuDNN has eight), all with GPU code have to be good enough; of its compilers
@@ -112,10 +122,10 @@ StackCheck check_step(const Step& step, const Audit& audit, const NamedGpu& gpu)
   };
   std::map<std::string, Place> places;
   for (const Library& library : audit.libraries) {
-    if (component_to_check(library) != step.component) continue;
+    if (component_to_check(library, audit) != step.component) continue;
     const Verdict verdict = judge(library, gpu.capability, gpu.machine);
     if (verdict.standing == Standing::no_gpu_code && step.serves != Serves::no_gpu_code) continue;
-    const auto [found, first] = places.try_emplace(library.path.substr(0, library.path.find_last_of("/!")));
+    const auto [found, first] = places.try_emplace(std::string(folder_of(library)));
     Place& place = found->second;
     const int value = rank(step, verdict.standing);
     const bool counts = step.serves == Serves::compiles ? value > place.value : value < place.value;

@@ -9,7 +9,8 @@ namespace sparkpilot::stack {
 namespace {
 
 constexpr std::string_view kVersions = R"sh(# What the steps install. Versions stand here and nowhere else.
-# shellcheck shell=bash disable=SC2034  # read by the steps
+# shellcheck shell=bash disable=SC2016,SC2034  # read by the steps; a path may hold a $
+SPARKPILOT=${SPARKPILOT:-{{program}}} # the program that wrote this
 STACK_HOME=${STACK_HOME:-$HOME/native-stack}
 PYTHON=${PYTHON:-python3}
 CUDA_MAJOR=13
@@ -217,7 +218,7 @@ constexpr std::string_view kVerify = R"sh(#!/usr/bin/env bash
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-VIRTUAL_ENV=$STACK_HOME/venv sparkpilot stack verify
+VIRTUAL_ENV=$STACK_HOME/venv "$SPARKPILOT" stack verify
 "$python" - <<'PYTHON'
 import torch
 
@@ -239,15 +240,29 @@ std::string step_script(const PlanStep& step) {
       step.title, step.size, step.check, step.id, body->text);
 }
 
+// As one word of the shell.
+std::string shell_word(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace
 
-std::vector<Script> plan_scripts(const std::vector<PlanStep>& steps) {
-  std::vector<Script> scripts{{"versions.sh", std::string(kVersions), false},
-                              {"common.sh", std::string(kCommon), false}};
+std::vector<Script> plan_scripts(const std::vector<PlanStep>& steps, const std::string& program) {
+  std::string versions(kVersions);
+  constexpr std::string_view kProgram = "{{program}}";
+  versions.replace(versions.find(kProgram), kProgram.size(), shell_word(program));
+  std::vector<Script> scripts{{"versions.sh", versions, false}, {"common.sh", std::string(kCommon), false}};
   std::string run =
       "#!/usr/bin/env bash\n# All steps in their order. What is done is passed over, so this may be run again after a "
       "failure.\n"
-      "set -euo pipefail\ncd \"$(dirname \"${BASH_SOURCE[0]}\")\"\n";
+      "set -euo pipefail\ncd \"$(dirname \"${BASH_SOURCE[0]}\")\"\n"
+      "# shellcheck source=versions.sh\n. ./versions.sh\n"
+      "if ! \"$SPARKPILOT\" version >/dev/null 2>&1; then\n"
+      "  echo \"run.sh: $SPARKPILOT does not run here; say which sparkpilot does: SPARKPILOT=/its/path bash run.sh\" "
+      ">&2\n"
+      "  exit 1\nfi\n";
   for (const PlanStep& step : steps) {
     const std::string name = fmt::format("{:02}-{}.sh", step.number, step.id);
     scripts.push_back({name, step_script(step)});

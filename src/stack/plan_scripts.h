@@ -11,7 +11,8 @@ struct Script {
   bool runs = true;        // false: it is read by the others
 };
 
-// Each step is done once: it leaves a mark, and is skipped when the scripts are run again.
-std::vector<Script> plan_scripts(const std::vector<PlanStep>& steps);
+// Each step is done once: it leaves a mark, and is skipped when the scripts are run again. `program`: the sparkpilot
+// that verifies at the end, unless $SPARKPILOT names another.
+std::vector<Script> plan_scripts(const std::vector<PlanStep>& steps, const std::string& program);
 
 }  // namespace sparkpilot::stack

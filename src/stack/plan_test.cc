@@ -82,7 +82,8 @@ TEST(Plan, OnlyWhatIsMissingIsPlanned) {
   Audit audit = good_audit();
   at(audit, "/l/libcusparseLt.so.0").version = "0.7.1";
   EXPECT_EQ(planned(audit), Ids{"cusparselt"});
-  EXPECT_EQ(plan_scripts(plan_stack(audit, kSpark)).at(2).name, "06-cusparselt.sh") << "as in a plan of everything";
+  EXPECT_EQ(plan_scripts(plan_stack(audit, kSpark), "sparkpilot").at(2).name, "06-cusparselt.sh")
+      << "as in a plan of everything";
   EXPECT_NE(plan_stack(audit, kSpark)[0].reason.find("older than 0.8.0"), std::string::npos);
   audit = good_audit();
   at(audit, "/l/libcudnn_cnn.so.9").code = library("", "", "", {"sm_90"}).code;
@@ -105,6 +106,20 @@ TEST(Plan, TritonCountsByTheCompilersThatItBrings) {
   EXPECT_EQ(planned(audit), (Ids{"tools", "sources", "llvm", "triton"}));
 }
 
+// A build of PyTorch's own brings Triton by another name; a ptxas without nvcc compiles no source.
+TEST(Plan, APtxasOfAPackageIsNoToolkit) {
+  Audit audit = good_audit();
+  at(audit, "/usr/local/cuda/bin/ptxas").package = "nvidia-cuda-nvcc-cu12";
+  EXPECT_EQ(planned(audit), Ids{"toolkit"});
+  audit.libraries.push_back(library("/usr/local/cuda/bin/nvcc", "nvcc", "13.0.88", {}, "nvidia-cuda-nvcc-cu12"));
+  EXPECT_EQ(planned(audit), Ids{});
+  audit = good_audit();
+  at(audit, "/usr/local/cuda/bin/ptxas").compiles_for.clear();
+  for (const char* path : {"/v/triton/bin/ptxas", "/v/triton/bin/ptxas-blackwell"})
+    at(audit, path).package = "pytorch-triton";
+  EXPECT_EQ(planned(audit), Ids{"toolkit"});
+}
+
 TEST(Plan, AnOldCopyElsewhereDoesNoHarm) {
   Audit audit = good_audit();
   audit.libraries.push_back(library("/old/libcusparseLt.so.0", "cuSPARSELt", "0.6.3", {"sm_90"}));
@@ -123,8 +138,10 @@ TEST(Plan, IsForTheSparkAlone) {
 class PlanScripts : public testing::Test {
  protected:
   PlanScripts() {
-    for (const Script& script : plan_scripts(plan_stack({}, kSpark)))
+    for (const Script& script : plan_scripts(plan_stack({}, kSpark), program.string()))
       write_text(folder / ("plan/" + script.name), script.text);
+    write_text(program, "#!/bin/sh\necho \"$1 $2 $VIRTUAL_ENV\" >>'" + folder.file("verified") + "'\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   }
   static void write_text(const std::filesystem::path& path, const std::string& text) {
     std::filesystem::create_directories(path.parent_path());
@@ -148,10 +165,11 @@ class PlanScripts : public testing::Test {
   std::string calls() const { return read_text(folder / "calls"); }
   std::string said() const { return read_text(folder / "out"); }
   const TempFolder folder;
+  const std::filesystem::path program = folder / "it's $HOME}/sparkpilot";  // a path that the shell could misread
 };
 
 TEST_F(PlanScripts, HoldToTheRules) {
-  for (const Script& script : plan_scripts(plan_stack({}, kSpark))) {
+  for (const Script& script : plan_scripts(plan_stack({}, kSpark), "/opt/sparkpilot")) {
     const bool stops = script.text.find("set -euo pipefail") != std::string::npos;
     EXPECT_EQ(stops, script.name != "versions.sh") << script.name;
     for (const char* wrong :
@@ -189,6 +207,18 @@ TEST_F(PlanScripts, RunToTheFirstDownload) {
   EXPECT_NE(run("run.sh"), 0);
   EXPECT_EQ(calls(), last) << said();
   EXPECT_NE(said().find("nccl: done before"), std::string::npos) << said();
+}
+
+// Users run build/sparkpilot, which is not in $PATH.
+TEST_F(PlanScripts, TheProgramThatWroteThemVerifies) {
+  write_text(folder / "home/stack/venv/bin/python", "#!/bin/sh\nexit 7\n");
+  std::filesystem::permissions(folder / "home/stack/venv/bin/python", std::filesystem::perms::owner_all);
+  EXPECT_EQ(run("verify.sh"), 7) << said();
+  EXPECT_EQ(read_text(folder / "verified"), "stack verify " + folder.file("home/stack/venv") + "\n");
+  std::filesystem::remove(program);
+  EXPECT_EQ(run("run.sh"), 1);
+  EXPECT_NE(said().find("sparkpilot does not run here"), std::string::npos) << said();
+  EXPECT_FALSE(std::filesystem::exists(folder / "calls")) << "before any step";
 }
 
 TEST_F(PlanScripts, ADownloadThatChangedIsRefused) {

@@ -56,7 +56,7 @@ void read_record(const std::string& text, const fs::path& site, const PythonPack
 
 }  // namespace
 
-std::vector<fs::path> find_sites(const Tree& tree, const std::vector<fs::path>& here) {
+std::vector<fs::path> find_sites(const Tree& tree, const std::vector<fs::path>& here, const fs::path& home) {
   std::vector<fs::path> found;
   std::set<fs::path> seen;
   const auto take = [&](const std::string& pattern) {
@@ -70,8 +70,9 @@ std::vector<fs::path> find_sites(const Tree& tree, const std::vector<fs::path>& 
     }
   }
   for (const char* pattern : kSystemSites) take(pattern);
-  for (const char* home : {"/root", "/home/*"}) {
-    for (const char* pattern : kUserSites) take(fmt::format("{}/{}", home, pattern));
+  for (const std::string& folder : {home.string(), std::string("/root"), std::string("/home/*")}) {
+    if (folder.empty()) continue;
+    for (const char* pattern : kUserSites) take(fmt::format("{}/{}", folder, pattern));
   }
   return found;
 }

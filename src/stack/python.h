@@ -22,8 +22,9 @@ struct PythonPackages {
 };
 
 // The site-packages of environments in the usual places: the system's, users', venvs, conda, pyenv. `here` lists
-// folders that may be environments or contain one (.venv), such as the current folder.
-std::vector<std::filesystem::path> find_sites(const Tree& tree, const std::vector<std::filesystem::path>& here);
+// folders that may be environments or contain one (.venv), such as the current folder; `home` the user's, unless empty.
+std::vector<std::filesystem::path> find_sites(const Tree& tree, const std::vector<std::filesystem::path>& here,
+                                              const std::filesystem::path& home = {});
 
 // The environment whose python3 comes first in `path`, a list as $PATH is; empty if absent. Containers often
 // have theirs there and set no other variable.

@@ -15,11 +15,19 @@ namespace sparkpilot::stack {
 namespace fs = std::filesystem;
 namespace {
 
+fs::path temporary_folder() {
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  if (!error) return folder;
+  const char* named = std::getenv("TMPDIR");
+  fail("{}: no folder for temporary files (TMPDIR): {}", named ? named : "/tmp", error.message());
+}
+
 // A temporary file without a name: it disappears when it is closed, however the program ends.
 class UnnamedFile : public Source {
  public:
   UnnamedFile() {
-    std::string name = (fs::temp_directory_path() / "sparkpilot-XXXXXX").string();
+    std::string name = (temporary_folder() / "sparkpilot-XXXXXX").string();
     fd_ = ::mkostemp(name.data(), O_CLOEXEC);
     if (fd_ < 0) fail("{}: cannot write: {}", name, std::strerror(errno));
     ::unlink(name.c_str());
@@ -32,7 +40,7 @@ class UnnamedFile : public Source {
     while (bytes > 0) {
       const ssize_t put = ::write(fd_, data, bytes);
       if (put < 0 && errno == EINTR) continue;
-      if (put < 0) fail("a temporary file in {}: {}", fs::temp_directory_path().string(), std::strerror(errno));
+      if (put < 0) fail("a temporary file of a wheel: cannot write: {}", std::strerror(errno));
       data += put;
       bytes -= static_cast<size_t>(put);
       size_ += static_cast<uint64_t>(put);
@@ -44,7 +52,7 @@ class UnnamedFile : public Source {
     for (size_t done = 0; done < out.size();) {
       const ssize_t got = ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
       if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) fail("a temporary file in {}: {}", fs::temp_directory_path().string(), std::strerror(errno));
+      if (got <= 0) fail("a temporary file of a wheel: cannot read: {}", std::strerror(errno));
       done += static_cast<size_t>(got);
     }
   }
@@ -111,10 +119,10 @@ void Wheel::read(const Member& member, Take take) const {
 std::unique_ptr<Source> Wheel::unpack(const Member& member) const {
   // An archive of a few megabytes may claim to unpack to terabytes.
   std::error_code error;
-  const fs::space_info room = fs::space(fs::temp_directory_path(), error);
+  const fs::path folder = temporary_folder();
+  const fs::space_info room = fs::space(folder, error);
   if (error || member.bytes > room.available / 2) {
-    fail("{}!{}: {} bytes, more than half of what is free in {}", name_, member.name, member.bytes,
-         fs::temp_directory_path().string());
+    fail("{}!{}: {} bytes, more than half of what is free in {}", name_, member.name, member.bytes, folder.string());
   }
   auto file = std::make_unique<UnnamedFile>();
   read(member, [&](const char* data, size_t bytes) { file->append(data, bytes); });

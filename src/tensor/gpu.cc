@@ -139,7 +139,9 @@ int64_t GpuDevice::available_bytes() const {
   if (unified()) {
     // The driver counts as used what files are cached in.
     const std::unique_ptr<Source> system = system_source();
-    const std::optional<int64_t> allocatable = probe_memory(*system).allocatable();
+    Memory memory = probe_memory(*system);
+    memory.unified = true;
+    const std::optional<int64_t> allocatable = memory.allocatable();
     if (!allocatable) fail_device("how much memory can still be taken is unknown: /proc/meminfo cannot be read");
     free_bytes = *allocatable;
   } else {
