@@ -267,6 +267,56 @@ TEST_F(SimAlgorithm, AScriptDrivesNearlyAsTheBuiltInOne) {
   expect_guilty(faulty(5), theirs, beyond, "gave a lateral command of nan");
 }
 
+// As dataclasses and pickle need it, a script is a module among the others.
+TEST_F(SimAlgorithm, AScriptMayHaveClasses) {
+  write_text(folder / "classes.py",
+             "from __future__ import annotations\n"
+             "import dataclasses, pickle\n"
+             "@dataclasses.dataclass\n"
+             "class State:\n"
+             "    integral: float = 0.0\n"
+             "assert pickle.loads(pickle.dumps(State(2.0))) == State(2.0)\n"
+             "assert __file__.endswith('classes.py')\n"
+             "def reset(worlds, cars, parameters): pass\n"
+             "def update(world, seen, out): out.lateral = State().integral\n");
+  EXPECT_TRUE(run("run", "--quiet --scenarios highway_straight " + script(folder / "classes.py")).rows.at(0).values[0]);
+}
+
+TEST_F(SimAlgorithm, AContinuedRunHasTheTimeOfAnUpdate) {
+  const std::string what = "--quiet --scenarios curve_firm --variants 2 " + library("lateral_pid.so");
+  const sim::Results whole = run("whole", what);
+  const std::string rows = read_text(folder / "whole/results.csv");
+  for (const char* kept : {",1,1,", "\n"}) {  // the first row, and all
+    const fs::path part = folder / (*kept == ',' ? "one" : "all");
+    fs::create_directory(part);
+    fs::copy_file(folder / "whole/run.json", part / "run.json");
+    write_text(part / "results.csv.part", rows.substr(0, rows.rfind('\n', rows.rfind(kept)) + 1));
+    const sim::Results continued = run(part.filename().string(), what + " --resume");
+    EXPECT_EQ(continued.rows, whole.rows);
+    EXPECT_GT(continued.info.update_p50_us.value_or(0), 0) << part;
+  }
+}
+
+// Of a course, too, what is shown is the worst unless a variant is named.
+TEST_F(SimAlgorithm, ShowsTheWorldOfACourseInWhichItFails) {
+  write_text(folder / "side.py",
+             "def reset(worlds, cars, parameters): pass\n"
+             "def update(world, seen, out):\n"
+             "    if abs(seen.offset) > 0.01: raise ValueError('aside')\n"
+             "    out.lateral = 0\n");
+  write_text(folder / "straight.csv", "time_s,speed_m_per_s,curvature_per_m\n0,20,0\n2,20,0\n");
+  const std::string what = script(folder / "side.py") + " --file " + in_quotes(folder / "straight.csv");
+  const sim::Results all = run("run", "--quiet --variants 3 " + what);
+  EXPECT_TRUE(all.rows.at(0).passed) << all.rows[0].reason;
+  EXPECT_FALSE(all.rows.at(1).passed);
+  const std::string show = "sim show --json --run " + in_quotes(folder / "run") + " " + what;
+  const json worst = json::parse(run_program(show).out), first = json::parse(run_program(show + " --variant 0").out);
+  EXPECT_EQ(worst["variant"], 1);
+  EXPECT_EQ(worst["passed"], false);
+  EXPECT_EQ(first["variant"], 0);
+  EXPECT_EQ(first["passed"], true);
+}
+
 TEST_F(SimAlgorithm, AScriptIsRefusedWithItsReason) {
   const auto refused = [&](const std::string& text, const std::string& word) {
     write_text(folder / "bad.py", text);
@@ -363,6 +413,9 @@ TEST_F(SimAlgorithm, ANetworkDrives) {
   const ProgramResult other = run_program(show + " --algorithm " + in_quotes(folder / "other.onnx"));
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("MD5"), std::string::npos) << other.err;
+  // The gap that it sees is by these two, whoever drives.
+  EXPECT_EQ(run_program("sim run --scenarios highway_straight --planner cruise --set standstill=5" + policy).code, 0);
+  expect_refused("--planner cruise --set follow_accel=1" + policy, "--set follow_accel has no effect");
   write_text(folder / "text.onnx", "no network");
   expect_refused("--algorithm " + in_quotes(folder / "text.onnx"), "text.onnx");
 }

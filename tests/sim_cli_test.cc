@@ -202,7 +202,21 @@ TEST_F(SimCli, ShowsAScenarioAndTheWorstOfARun) {
   }
   expect_usage_error("sim show lane_change_quick --run " + in_quotes(folder / "run"),
                      "has no scenario \"lane_change_quick\"");
-  expect_usage_error("sim show --variant 77 --run " + in_quotes(folder / "run"), "--variant 77");
+  const std::string run_folder = in_quotes(folder / "run");
+  expect_usage_error("sim show curve_firm --variant 77 --run " + run_folder, "--variant 77");
+  expect_usage_error("sim show --variant 3 --run " + run_folder, "--variant 3: name the scenario of");
+  const std::string before = read_text(folder / "run/results.csv");
+  expect_usage_error("sim show --run " + run_folder + " --trace " + run_folder + "/results.csv", "would be replaced");
+  EXPECT_EQ(read_text(folder / "run/results.csv"), before);
+  for (const auto& [flag, name] :
+       {std::pair("--algorithm", "own.py"), {"--vehicle", "car.json"}, {"--file", "c.csv"}}) {
+    write_text(folder / name, "mine");
+    const std::string file = in_quotes(folder / name);
+    expect_usage_error("sim show " + std::string(flag) + " " + file + " --out " + file, "would be replaced");
+    EXPECT_EQ(read_text(folder / name), "mine");
+  }
+  expect_usage_error("sim show curve_firm --trace " + run_folder + "/x" + out("run/../run/x"),
+                     "--out and --trace name one file");
   const ProgramResult text = run_program("sim show curve_firm");
   EXPECT_NE(text.out.find("enters a firm curve"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("passed\n"), std::string::npos) << text.out;
@@ -219,7 +233,11 @@ TEST_F(SimCli, DrivesACourseFromATable) {
   ASSERT_EQ(run_program("sim run --quiet --variants 4" + file + out("own")).code, 0);
   const std::string show = "sim show --run " + in_quotes(folder / "own");
   EXPECT_EQ(parsed(show + file + " --variant 3")["variant"], 3);
+  EXPECT_EQ(parsed(show + file)["variant"], 0) << "none is worse than another";
   expect_usage_error(show, "give a course of yours with --file");
+  ASSERT_EQ(run_program("sim run --quiet --scenarios curve_firm" + file + out("mixed")).code, 0);
+  expect_usage_error("sim show curve_firm --run " + in_quotes(folder / "mixed") + file,
+                     "not curve_firm: leave out --file or the name");
   expect_usage_error("sim run" + file + file, "is there twice");
   write_text(folder / "bend.csv", "time_s,speed_m_per_s,curvature_per_m\n0,100,0\n5,100,0\n");
   expect_usage_error("sim run" + file, "is it in km/h?");
@@ -234,6 +252,10 @@ TEST_F(SimCli, RefusesWhatThereIsNot) {
   expect_usage_error("sim run --scenarios curves --algorithm x", "expected lateral_torque");
   expect_usage_error("sim run --scenarios curves --set min_accel=3", "min_accel [m/s^2] is 3, expected");
   expect_usage_error("sim run --scenarios curves --set kp=1e308", "kp is 1e+308, expected");
+  expect_usage_error("sim run --scenarios curves --set t_follow=5",
+                     "--set t_follow has no effect with --planner idm: it is a parameter of --planner mpc");
+  expect_usage_error("sim run --scenarios curves --planner mpc --set time_gap=5", "has no effect with --planner mpc");
+  expect_usage_error("sim show curve_firm --planner cruise --set time_gap=5", "has no effect with --planner cruise");
   expect_usage_error("sim run --scenarios curves --set follow_brake=0", "follow_brake");
   expect_usage_error("sim run --scenarios curves --set kp=1 --set kp=2", "--set kp: given twice");
   expect_usage_error("sim run --scenarios curves --variants 0", "--variants");

@@ -69,6 +69,21 @@ TEST(SimCompareCli, NamesWorldsThatNewlyFail) {
   EXPECT_EQ(found.code, 4);
   EXPECT_NE(found.err.find("worse: 1 of 20 pairs newly failed"), std::string::npos) << found.err;
   EXPECT_NE(found.out.find("offset too large"), std::string::npos) << found.out;
+  EXPECT_EQ(found.out.find("not in the means"), std::string::npos) << found.out;
+  // There the algorithm fails, so that the world has no figures.
+  const std::string crashing = make_run(folder, "crashing", 1, 7), table = folder.file("crashing/results.csv");
+  std::string rows = read_text(table);
+  const size_t begin = rows.find("offset too large");
+  rows.replace(begin, rows.find('\n', begin) - begin, "p.py: exit code 5,,");
+  write_text(table, rows);
+  const ProgramResult crashed = run_program("sim compare " + failing + " " + crashing);
+  EXPECT_EQ(crashed.code, 4);
+  EXPECT_NE(crashed.err.find("worse: 0 of 20 pairs newly failed, 0 newly diverged, 1 newly failed in the algorithm"),
+            std::string::npos)
+      << crashed.err;
+  EXPECT_NE(crashed.out.find("\n1 newly failed in the algorithm\n1 pair not in the means"), std::string::npos)
+      << crashed.out;
+  EXPECT_NE(crashed.out.find("p.py: exit code 5"), std::string::npos) << crashed.out;
 }
 
 TEST(SimCompareCli, WritesJsonRowsAndAPage) {
@@ -139,6 +154,7 @@ TEST(SimCompareCli, BadInputIsOneLineAndCodeTwo) {
   expect(old + " " + old + " --alpha 2", "alpha 2");
   expect(old + " " + old + " --worst-by jerk_rms", "they have tracking_rmse, offset_max");
   expect(old + " " + old + " --json --csv " + old + "/results.csv", "results.csv");
+  expect(old + " " + old + " --csv " + old + "/x --page " + old + "/../old/x", "--csv and --page name one file");
 }
 
 }  // namespace sim_compare_cli_test

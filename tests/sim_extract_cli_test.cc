@@ -102,6 +102,29 @@ TEST_F(SimExtractCli, DrivesTheCourses) {
   EXPECT_EQ(driven["categories"][0]["means"]["collisions"], 0);
 }
 
+// The folder stays what it is, and holds the courses alone.
+TEST_F(SimExtractCli, WritesIntoAnEmptyFolderThatIsThere) {
+  const auto holds = [&](const fs::path& real) {
+    std::set<std::string> names{"index.json"}, found;
+    const json index = json::parse(read_text(real / "index.json"));
+    for (const json& course : index["courses"]) names.insert(course["file"]);
+    for (const auto& entry : fs::directory_iterator(real)) found.insert(entry.path().filename().string());
+    EXPECT_EQ(found, names);
+    EXPECT_EQ(found.size(), 4U);
+  };
+  fs::create_directory(folder / "behind");
+  fs::create_directory_symlink("behind", folder / "courses");
+  extracted("--kind piece --seconds 15");
+  EXPECT_TRUE(fs::is_symlink(folder / "courses"));
+  holds(folder / "behind");
+  fs::create_directory(folder / "here");
+  const ProgramResult here =
+      run_program("sim extract " + in_quotes(made->path()) + " --kind piece --seconds 15 --out .",
+                  "cd " + in_quotes(folder / "here") + " &&");
+  EXPECT_EQ(here.code, 0) << here.err;
+  holds(folder / "here");
+}
+
 TEST_F(SimExtractCli, RefusesAndLeavesNothing) {
   EXPECT_EQ(run_program(command("--kind bend")).code, 2);
   EXPECT_EQ(run_program("sim extract /nonexistent --out " + in_quotes(folder / "courses")).code, 2);

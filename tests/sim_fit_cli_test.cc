@@ -93,6 +93,27 @@ TEST_F(SimFitCli, ReadsOlderLogs) {
               0.04 * drive.world.vehicle.steer_ratio);
 }
 
+TEST_F(SimFitCli, NamesWhatDrivesACarThatTakesAnglesAndKeepsTheRoute) {
+  const sim::DrawnDrive drive = sim::drawn_drive(3, 5);
+  const drive::CarSignals signals =
+      sim::drive_world<sim::scalar::LateralAngle, Tyres::linear>(drive.world, 5, drive.believed, 3);
+  if (std::getenv("SPARKPILOT_TEST_FIT_LOG") != nullptr) GTEST_SKIP() << "another test's log is kept";
+  const fs::path route = log(signals);
+  const std::string car = in_quotes(folder / "car.json"), fit = "sim fit " + in_quotes(route) + " --vehicle ";
+  const ProgramResult text = run_program(fit + "truck --out " + car);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("the rest of --vehicle truck\n"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("--scenarios all --algorithm lateral_angle --vehicle "), std::string::npos) << text.out;
+  const std::string bytes = read_text(route / "rlog.zst"), numbers = read_text(folder / "car.json");
+  for (const std::string& out : {in_quotes(route / "rlog.zst"), car}) {
+    const ProgramResult refused = run_program(fit + car + " --out " + out);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find("is read and would be replaced"), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(read_text(route / "rlog.zst"), bytes);
+  EXPECT_EQ(read_text(folder / "car.json"), numbers);
+}
+
 TEST_F(SimFitCli, ARecordedDriveAtTenHertzIsNotIdentifiable) {
   const fs::path demo = assets_folder() / "route_demo";
   if (!fs::exists(demo)) GTEST_SKIP() << "no " << demo;

@@ -110,6 +110,9 @@ TEST_F(SimTinyPhysicsCli, SaysWhatIsWrong) {
   expect_usage_error(begin + routes() + "--most-lataccel 0", "bins up to 0 m/s^2, expected above 0");
   expect_usage_error("sim tinyphysics " + policy() + " " + routes(), "expected the inputs f32 [b, n, 4] (states)");
   expect_usage_error("sim tinyphysics " + kOtherPlant + routes() + "--batch 4", "it takes 3 routes at once, not 4");
+  expect_usage_error("sim tinyphysics typo.onnx " + routes() + "--trajectories --out '" + folder.file("out") + "'",
+                     "typo.onnx");
+  EXPECT_FALSE(std::filesystem::exists(folder / "out")) << "the corrected command may use it";
   write_text(folder / "routes/bad.csv", "t,vEgo\n");
   expect_usage_error(begin + routes(), "bad.csv:1: expected the columns");
 }

@@ -28,20 +28,32 @@ TEST(SimTuneCli, FindsParametersThatDriveBetter) {
   EXPECT_NE(answer["held_out"]["a"]["seed"], 1);
   const ProgramResult text = run_program(std::string(kTune) + "--trials 8");
   EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_NE(text.out.find("sparkpilot sim run --algorithm lateral_torque --scenarios curves --set kp="),
+  EXPECT_NE(text.out.find("sparkpilot sim run --algorithm lateral_torque --scenarios curves --variants 2 --set kp="),
             std::string::npos)
       << text.out;
   EXPECT_EQ(text.out.find("gap_min"), std::string::npos) << "no car is ahead: " << text.out;
   // The command drives as the trials did.
   const ProgramResult mpc = run_program(
       "sim tune --scenarios follow_slower --variants 2 --trials 2 --planner mpc --vehicle suv --set jerk_factor=0.8 "
-      "--set t_follow=1.5 --tune t_follow=1.25:1.75 --objective longitudinal_jerk_rms");
+      "--seed 3 --set t_follow=1.5 --tune t_follow=1.25:1.75 --objective longitudinal_jerk_rms");
   EXPECT_EQ(mpc.code, 0) << mpc.err;
-  EXPECT_NE(
-      mpc.out.find(
-          "lateral_torque --scenarios follow_slower --vehicle suv --planner mpc --set jerk_factor=0.8 --set t_follow="),
-      std::string::npos)
+  EXPECT_NE(mpc.out.find("lateral_torque --scenarios follow_slower --variants 2 --seed 3 --vehicle suv --planner mpc "
+                         "--set jerk_factor=0.8 --set t_follow="),
+            std::string::npos)
       << mpc.out;
+}
+
+// Variant 0, the same with every seed, is not among the worlds that the best parameters are judged on.
+TEST(SimTuneCli, HoldsOutOtherWorldsThanItTunesOn) {
+  const ProgramResult result =
+      run_program("sim tune --scenarios curve_firm --variants 1 --tune kp=0.2:3 --trials 1 --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json answer = json::parse(result.out), judged = answer["held_out"]["differences"][0];
+  EXPECT_EQ(answer["held_out"]["pairs"], 1);
+  EXPECT_EQ(judged["metric"], "tracking_rmse");
+  const std::string own = answer["objective"];  // "tracking_rmse / MEAN + ..."
+  const double tuned_on = std::stod(own.substr(own.find('/') + 1)), held_out = judged["a"]["mean"];
+  EXPECT_GT(std::abs(held_out - tuned_on), 1e-3 * tuned_on);
 }
 
 TEST(SimTuneCli, GoesOnFromItsJournal) {
@@ -71,6 +83,7 @@ TEST(SimTuneCli, BadInputIsOneLineAndCodeTwo) {
   expect("--scenarios curves --tune kp=2:1", "rising");
   expect("--scenarios curves --tune kp=1:2 --tune accel_factor=-2:2", "--tune accel_factor=-2:2: sim: accel_factor");
   expect("--scenarios curves --tune kpp=1:2", "has no such parameter");
+  expect("--scenarios curves --tune t_follow=1:2", "--tune t_follow has no effect with --planner idm");
   expect("--scenarios curves --tune kp=1:2 --objective speed", "no metric \"speed\"");
   expect("--scenarios curves --tune kp=1:2 --objective gap_min", "more of it is better");
   expect("--scenarios curves --tune kp=1:2 --objective jerk_rms=-1", "a weight above 0");

@@ -126,7 +126,7 @@ void print_differences(const Comparison& c) {
 }
 
 void print_pairs(const Comparison& c, const std::string& b) {
-  if (c.newly_failed + c.newly_diverged > 0) {
+  if (!c.newly_failed_names.empty()) {
     Table failed({"newly failed", "variant", "seed", "because"});
     for (const sim::NamedPair& p : c.newly_failed_names) {
       failed.add({short_name(p.scenario), std::to_string(p.variant), std::to_string(p.seed), plain(p.reason)});
@@ -149,11 +149,18 @@ void print_report(const Comparison& c, const SimCompareFlags& flags) {
   print(fmt::format("{} of worlds; {} failed in A, {} in B: {} newly failed, {} newly diverged, {} newly passed\n",
                     count_of(c.pairs, "pair"), c.failed_a, c.failed_b, c.newly_failed, c.newly_diverged,
                     c.newly_passed));
+  if (c.newly_without_figures > 0) print(fmt::format("{} newly failed in the algorithm\n", c.newly_without_figures));
+  if (c.left_out > 0) {
+    print(fmt::format("{} not in the means: a world of it has no figures, or left the bounds\n",
+                      count_of(c.left_out, "pair")));
+  }
   print_names("A", c.only_a, c.only_a_names);
   print_names("B", c.only_b, c.only_b_names);
   for (const std::string& text : c.notes) print(plain(text) + "\n");
-  print("\n");
-  print_differences(c);
+  if (c.left_out < c.pairs) {
+    print("\n");
+    print_differences(c);
+  }
   print_pairs(c, flags.b);
 }
 
@@ -167,6 +174,7 @@ void write(const std::string& path, const std::string& text, const SimCompareFla
 }
 
 int compare(const Program& program, SimCompareFlags flags) {
+  expect_other_file("--csv", flags.csv, "--page", flags.page);
   flags.options.threshold = thresholds_of(flags.thresholds);
   Comparison c =
       sim::compare_runs(sim::read_results(flags.a), sim::read_results(flags.b), flags.options, flags.a, flags.b);

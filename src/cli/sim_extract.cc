@@ -30,13 +30,17 @@ struct ExtractFlags {
   double seconds = 20;
 };
 
-// A folder that is written aside and renamed by commit(); without it nothing remains.
+// A folder that is written aside and renamed by commit(); without it nothing remains. Of an empty folder that is there
+// (also as "." or behind a link) the files are written aside in it, and moved.
 class FolderAside {
  public:
-  explicit FolderAside(fs::path target) : target_(std::move(target)), aside_(target_) {
+  explicit FolderAside(fs::path target) : target_(std::move(target)) {
     if (!target_.has_filename()) target_ = target_.parent_path();
     expect_new_folder(target_);
-    aside_ = target_;
+    std::error_code error;
+    there_ = fs::exists(target_, error);
+    if (!there_ && fs::is_symlink(target_, error)) fail("{}: is a link to what is not there", target_.string());
+    aside_ = there_ ? target_ / "" : target_;
     aside_ += fmt::format(".part{}", getpid());
     make_folders(aside_);
   }
@@ -49,15 +53,29 @@ class FolderAside {
 
   const fs::path& path() const { return aside_; }
   void commit() {
-    std::error_code error;
-    fs::rename(aside_, target_, error);
-    if (error) fail("{}: {}", target_.string(), error.message());
+    const auto rename = [](const fs::path& from, const fs::path& to) {
+      std::error_code error;
+      fs::rename(from, to, error);
+      if (error) fail("{}: {}", to.string(), error.message());
+    };
+    if (there_) {
+      std::vector<fs::path> files;
+      std::error_code error;
+      for (fs::directory_iterator at(aside_, error), end; !error && at != end; at.increment(error)) {
+        files.push_back(at->path());
+      }
+      if (error) fail("{}: {}", aside_.string(), error.message());
+      for (const fs::path& file : files) rename(file, target_ / file.filename());
+      fs::remove(aside_, error);
+    } else {
+      rename(aside_, target_);
+    }
     done_ = true;
   }
 
  private:
   fs::path target_, aside_;
-  bool done_ = false;
+  bool there_ = false, done_ = false;
 };
 
 double greatest(const std::vector<double>& values) {

@@ -1,5 +1,6 @@
 #include "cli/sim_fit.h"
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -8,12 +9,14 @@
 #include "cli/route_signals.h"
 #include "cli/sim_flags.h"
 #include "cli/terminal.h"
+#include "route/log/route.h"
 #include "sim/car_fit.h"
 
 namespace sparkpilot::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
 
 struct FitFlags {
   std::string route, vehicle, out;
@@ -88,9 +91,10 @@ void print_fit(const RouteSignals& route, const sim::CarFit& fit, const FitFlags
   }
   print("\n");
   if (flags.out.empty()) return;
-  print(fmt::format("\n{}: {} numbers from the fit, {} from the log, the rest a Civic's\n", flags.out,
-                    fit.fitted.size(), fit.logged.size()));
-  print(fmt::format("sparkpilot sim run --scenarios all --vehicle {}", flags.out));
+  print(fmt::format("\n{}: {} numbers from the fit, {} from the log, the rest {}\n", flags.out, fit.fitted.size(),
+                    fit.logged.size(), flags.vehicle.empty() ? "a Civic's" : "of --vehicle " + flags.vehicle));
+  print(fmt::format("sparkpilot sim run --scenarios all{} --vehicle {}", fit.torque ? "" : " --algorithm lateral_angle",
+                    flags.out));
   if (fit.torque) {
     print(fmt::format(" --set accel_factor={:.4g} --set friction={:.4g}", fit.car.steering.accel_factor,
                       fit.car.steering.friction));
@@ -98,10 +102,21 @@ void print_fit(const RouteSignals& route, const sim::CarFit& fit, const FitFlags
   print("\n");
 }
 
+// What is written must be none of the route's files, and not the car that the fit begins with.
+void check_out(const Program& program, const FitFlags& flags) {
+  if (sim::is_car_file(flags.vehicle)) refuse_to_replace(flags.out, flags.vehicle);
+  for (const drive::Segment& s : drive::find_route(flags.route, {program.settings["data"].value}).segments) {
+    for (const fs::path& file : {s.rlog, s.qlog, s.road_video, s.wide_video, s.driver_video, s.qcamera}) {
+      refuse_to_replace(flags.out, file);
+    }
+  }
+}
+
 int run_fit(const Program& program, const FitFlags& flags) {
   expect_one_process();
   sim::CarFitOptions options{.seed = flags.seed};
   if (!flags.vehicle.empty()) options.base = sim::find_car(flags.vehicle);
+  if (!flags.out.empty()) check_out(program, flags);
   const RouteSignals route = read_route_signals(program, flags.route);
   const sim::CarFit fit = sim::fit_car(route.signals, options);
   if (!flags.out.empty()) {

@@ -93,6 +93,7 @@ sim::ScenarioRunOptions scenario_run_options(const Program& program, const SimFl
     if (std::ranges::find(options.set, name, &sim::Parameter::name) != options.set.end()) {
       fail("--set {}: given twice", name);
     }
+    expect_used_parameter("--set", name, flags);
     options.set.push_back({name, value});
   }
   refuse_idle_sim_flags(program, flags);
@@ -139,6 +140,28 @@ void expect_new_folder(const std::filesystem::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error) || (fs::is_directory(folder, error) && fs::is_empty(folder, error))) return;
   fail("{}: exists; name a folder that does not, or an empty one", folder.string());
+}
+
+void expect_other_file(const std::string& flag, const std::string& path, const std::string& other_flag,
+                       const std::string& other) {
+  std::error_code error;
+  const bool stream = fs::exists(path, error) && !fs::is_regular_file(path, error);  // a device takes both
+  if (path.empty() || other.empty() || stream) return;
+  const auto full = [&](const std::string& name) { return fs::weakly_canonical(fs::absolute(name, error), error); };
+  if (full(path) == full(other)) fail("{}: {} and {} name one file", path, flag, other_flag);
+}
+
+void expect_used_parameter(const std::string& flag, const std::string& name, const SimFlags& flags) {
+  const auto shared = sim::shared_parameters();
+  const auto found = std::ranges::find(shared, name, &sim::AlgorithmParameter::name);
+  if (found == shared.end()) return;
+  // A network sees the gap that these two ask for, whichever planner drives (docs/sim_env.md).
+  if (flags.algorithm.ends_with(".onnx") && (name == "time_gap" || name == "standstill")) return;
+  for (const std::string planner : {"idm", "mpc"}) {
+    if (planner == flags.planner || !found->meaning.starts_with(planner + ":")) continue;
+    fail("{} {} has no effect with --planner {}: it is a parameter of --planner {}", flag, name, flags.planner,
+         planner);
+  }
 }
 
 std::vector<std::string> split_names(const std::vector<std::string>& texts) {

@@ -34,6 +34,11 @@ std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRu
 void expect_one_process();
 // Fails (user) where there is more than an empty folder, so that nothing is replaced.
 void expect_new_folder(const std::filesystem::path& folder);
+// Fails (user) where two flags name one file, in which only what is written last would be kept.
+void expect_other_file(const std::string& flag, const std::string& path, const std::string& other_flag,
+                       const std::string& other);
+// Fails (user) where that parameter, which `flag` names, is of a planner that does not drive.
+void expect_used_parameter(const std::string& flag, const std::string& name, const SimFlags& flags);
 // Names that commas separate, too.
 std::vector<std::string> split_names(const std::vector<std::string>& texts);
 

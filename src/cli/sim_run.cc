@@ -121,8 +121,15 @@ class Computation {
     return true;
   }
 
+  static bool has_answer(const std::vector<sim::ResultRow>& rows) {
+    return std::ranges::any_of(rows, [](const sim::ResultRow& row) {
+      return std::ranges::any_of(row.values, [](const auto& value) { return value.has_value(); });
+    });
+  }
+
   void keep(std::vector<sim::ResultRow> rows) {
     if (writer_) writer_->add(rows);
+    answered_ = answered_ || has_answer(rows);
     if (had_rows_) return;  // all are read from the folder
     done_.rows.insert(done_.rows.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
   }
@@ -130,11 +137,10 @@ class Computation {
   void end(const std::atomic<bool>& stop) {
     if (!done_.stopped && (!writer_ || !writer_->finished())) {
       if (run_.options().user) run_.options().user->check_unchanged();
-      const bool answers = std::ranges::any_of(done_.rows, [](const sim::ResultRow& row) {
-        return std::ranges::any_of(row.values, [](const auto& value) { return value.has_value(); });
-      });
       // A user's that no world got an answer from would only run into its limit again.
-      if (const auto latency = answers || !run_.options().user ? run_.latency(&stop) : std::nullopt) {
+      const bool measures =
+          !run_.options().user || answered_ || (had_rows_ && has_answer(sim::read_results(flags_.out, true).rows));
+      if (const auto latency = measures ? run_.latency(&stop) : std::nullopt) {
         done_.info.update_p50_us = latency->p50_us;
         done_.info.update_p99_us = latency->p99_us;
       }
@@ -153,6 +159,7 @@ class Computation {
   Finished done_;
   std::unique_ptr<sim::ResultWriter> writer_;
   bool had_rows_ = false;  // the folder has rows of an earlier call
+  bool answered_ = false;  // a world of this call has a figure
 };
 
 Json number_or_null(const std::optional<double>& value) {

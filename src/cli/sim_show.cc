@@ -79,6 +79,9 @@ sim::Scenario scenario_of_run(const ShowFlags& flags, const sim::RunInfo& info, 
          one_line(fmt::format("{}", fmt::join(info.scenarios, ", "))));
   }
   const auto found = std::ranges::find(known, name, &sim::Scenario::name);
+  if (found == known.end() && !flags.file.empty()) {
+    fail("{}: is the course {}, not {}: leave out --file or the name", flags.file, known[0].name, name);
+  }
   if (found == known.end()) fail("{}: \"{}\" is a course of a file: give it with --file", flags.run, name);
   return *found;
 }
@@ -100,11 +103,18 @@ Shown world_of_run(const Program& program, const ShowFlags& flags) {
   if (shown.variant >= info.variants) {
     fail("--variant {}: {} has {} of each scenario, from 0", shown.variant, flags.run, info.variants);
   }
-  if (name.empty() && !flags.file.empty()) name = known[0].name;
+  if (name.empty() && flags.variant) {
+    if (flags.file.empty() && info.scenarios.size() != 1) {
+      fail("--variant {}: name the scenario of {} that it is of", *flags.variant, flags.run);
+    }
+    name = flags.file.empty() ? info.scenarios[0] : known[0].name;
+  }
   if (name.empty()) {
     const sim::RunSummary summary = sim::summarize_run(results.rows, info.metrics, known, 1);
     if (summary.worst.empty()) {
-      fail("{}: has no world of a scenario of the program; give a course of yours with --file", flags.run);
+      if (!flags.file.empty()) scenario_of_run(flags, info, known, known[0].name);  // says which courses there are
+      fail("{}: has no world of {}", flags.run,
+           flags.file.empty() ? "a scenario of the program; give a course of yours with --file" : known[0].name);
     }
     const sim::ResultRow& worst = results.rows[summary.worst[0].row];
     name = worst.scenario;
@@ -193,7 +203,22 @@ void write_file(const std::string& path, const std::string& text) {
   file.commit();
 }
 
+// What is written must not be what is read.
+void check_outputs(const ShowFlags& flags) {
+  expect_other_file("--out", flags.out, "--trace", flags.trace);
+  std::vector<std::filesystem::path> read{flags.file};
+  if (sim::UserAlgorithm::names_file(flags.sim.algorithm)) read.emplace_back(flags.sim.algorithm);
+  if (sim::is_car_file(flags.sim.vehicle)) read.emplace_back(flags.sim.vehicle);
+  for (const char* file : {sim::kRunFile, sim::kRowsFile, sim::kUnfinishedFile}) {
+    if (!flags.run.empty()) read.push_back(std::filesystem::path(flags.run) / file);
+  }
+  for (const std::filesystem::path& file : read) {
+    for (const std::string& out : {flags.out, flags.trace}) refuse_to_replace(out, file);
+  }
+}
+
 int show(const Program& program, const ShowFlags& flags) {
+  check_outputs(flags);
   const Shown shown = world_of(program, flags);
   const sim::ScenarioRun& run = *shown.run;
   const sim::Scenario& scenario = run.scenario(0);

@@ -294,7 +294,6 @@ int rollout(const Program& program, const TinyPhysicsFlags& flags) {
   const fs::path folder = fs::path(flags.out) / "trajectories";
   const StopOnInterrupt stop;
   const Driver driver = driver_of(program, flags, stop.requested());
-  if (!flags.out.empty()) make_folders(flags.trajectories ? folder : fs::path(flags.out));
   tell_about_device(program, program.settings["device"].value);
 
   Progress progress(!program.quiet, count_of(static_cast<int64_t>(routes.size()), "route"));
@@ -313,6 +312,7 @@ int rollout(const Program& program, const TinyPhysicsFlags& flags) {
     };
   }
   sim::TinyPhysics plant(load_model(flags.model), flags.model, options);
+  if (!flags.out.empty()) make_folders(flags.trajectories ? folder : fs::path(flags.out));
   std::vector<sim::TinyPhysicsTask> tasks;
   for (const RouteFile& route : routes) tasks.push_back({&route.route, route.seed, route.path});
   const int64_t begin = now_ns();

@@ -1,5 +1,7 @@
 #include "cli/sim_tune.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -174,7 +176,10 @@ void check_ends(const sim::ScenarioRunOptions& options, const std::vector<std::s
 
 Tuned tune_parameters(const Program& program, const TuneFlags& flags) {
   Tuned out;
-  for (const std::string& text : flags.ranges) out.ranges.push_back(sim::parse_range(text));
+  for (const std::string& text : flags.ranges) {
+    out.ranges.push_back(sim::parse_range(text));
+    expect_used_parameter("--tune", out.ranges.back().name, flags.sim);
+  }
   sim::ScenarioRunOptions options = scenario_run_options(program, flags.sim);
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   options.variants = flags.variants;
@@ -200,9 +205,14 @@ Tuned tune_parameters(const Program& program, const TuneFlags& flags) {
   }
   if (!out.result.best) return out;
   ++options.seed;
-  out.held_out =
-      sim::compare_runs(drive(options, {}, {}), drive(options, out.ranges, out.result.trials[*out.result.best].values),
-                        {}, "own parameters", "best parameters");
+  ++options.variants;
+  const auto held_out = [&](const std::vector<double>& values) {
+    sim::Results run = drive(options, out.ranges, values);
+    std::erase_if(run.rows, [](const sim::ResultRow& row) { return row.variant == 0; });  // the same with every seed
+    return run;
+  };
+  out.held_out = sim::compare_runs(held_out({}), held_out(out.result.trials[*out.result.best].values), {},
+                                   "own parameters", "best parameters");
   return out;
 }
 
@@ -235,7 +245,9 @@ Json json_of(const Tuned& tuned) {
 std::string run_command(const TuneFlags& tune, const std::vector<sim::TuneRange>& ranges) {
   const SimFlags usual, &flags = tune.sim;
   std::string text = "sparkpilot sim run --algorithm " + flags.algorithm;
-  text += " --scenarios " + fmt::format("{}", fmt::join(tune.scenarios, ","));
+  text += fmt::format(" --scenarios {} --variants {}", fmt::join(tune.scenarios, ","), tune.variants);
+  if (flags.seed != usual.seed) text += fmt::format(" --seed {}", flags.seed);
+  if (flags.step_timeout != usual.step_timeout) text += fmt::format(" --step-timeout {}", flags.step_timeout);
   if (flags.vehicle != usual.vehicle) text += " --vehicle " + flags.vehicle;
   if (flags.plant != usual.plant) text += " --plant " + flags.plant;
   if (flags.planner != usual.planner) text += " --planner " + flags.planner;

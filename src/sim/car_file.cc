@@ -9,6 +9,7 @@
 #include "base/fnv.h"
 #include "base/json.h"
 #include "base/nearest.h"
+#include "sim/csv.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -80,7 +81,14 @@ Car parse_car(const std::string& text, const std::string& name) {
     fail("{}: expected \"format\": \"{}\"", name, kFormat);
   }
   Car car;
-  if (json.contains("base")) car.vehicle = preset_vehicle(text_at(json["base"], "base", name));
+  if (json.contains("base")) {
+    const std::string& base = text_at(json["base"], "base", name);
+    try {
+      car.vehicle = preset_vehicle(base);
+    } catch (const Error& error) {
+      fail("{}: \"base\": {}", name, error.what());
+    }
+  }
   for (const auto& [key, value] : json.items()) {
     if (key == "format" || key == "base") continue;
     if (key == "name") {
@@ -106,8 +114,8 @@ Car parse_car(const std::string& text, const std::string& name) {
   } catch (const Error& error) {
     fail("{}: {}", name, error.what());
   }
-  car.name =
-      fmt::format("{}:{:08x}", std::filesystem::path(name).stem().string(), Fnv().text(text).value() & 0xffffffff);
+  car.name = fmt::format("{}:{:08x}", valid_utf8(std::filesystem::path(name).stem().string()),
+                         Fnv().text(text).value() & 0xffffffff);
   return car;
 }
 

@@ -20,6 +20,7 @@ TEST(CarFile, GivesBackWhatWasWritten) {
   EXPECT_EQ(again.steering.delay, 0.17);
   EXPECT_EQ(again.steering.friction, 0.11);
   EXPECT_EQ(again.name.substr(0, 5), "mine:");
+  EXPECT_TRUE(parse_car(car_text(car, {}), "h\xfctte.json").name.starts_with("h\uFFFDtte:")) << "as run.json has it";
   car.vehicle.mass += 1;
   EXPECT_NE(parse_car(car_text(car, {}), "mine.json").name, again.name) << "another car, another name";
 }
@@ -41,7 +42,7 @@ TEST(CarFile, RefusesWhatIsNoCar) {
   EXPECT_NE(error(", \"mass_kg\": 1.5}").find("f.json: vehicle: mass [kg] is 1.5, expected 100 to 60000"),
             std::string::npos);
   EXPECT_NE(error(", \"steering_delay_s\": 170}").find("steering.delay [s] is 170"), std::string::npos);
-  EXPECT_NE(error(", \"base\": \"lorry\"}").find("no preset \"lorry\""), std::string::npos);
+  EXPECT_NE(error(", \"base\": \"lorry\"}").find("f.json: \"base\": vehicle: no preset \"lorry\""), std::string::npos);
   EXPECT_EQ(error(", \"sources\": 1}"), "f.json: \"sources\": expected an object of texts");
   EXPECT_NE(error("").find("is not JSON"), std::string::npos);
   EXPECT_NE(error_of([] { parse_car("{}", "f.json"); }).find("expected \"format\""), std::string::npos);

@@ -238,7 +238,6 @@ void enter_torque(const std::vector<SteeredRun>& runs, const Vehicle& base, cons
 void enter_steering(const drive::CarSignals& signals, const std::vector<DriveStretch>& stretches, const Vehicle& base,
                     const CarFitOptions& options, CarFit& fit) {
   const auto control = signals.car ? signals.car->control : drive::SteerControl::torque;
-  fit.torque = control == drive::SteerControl::torque;
   if (!fit.torque) refuse(fit, kTorqueNames, "the car takes no torque");
   const auto refuse_steering = [&](const std::string& reason) {
     refuse(fit, kSteering, reason);
@@ -319,7 +318,10 @@ CarFit fit_car(const drive::CarSignals& signals, const CarFitOptions& options) {
   fit.rate = motion_rate(signals);
   fit.yaw_source = signals.yaw_source;
   fit.command_source = signals.command_source;
-  if (signals.car) fit.fingerprint = signals.car->fingerprint;
+  if (signals.car) {
+    fit.fingerprint = signals.car->fingerprint;
+    fit.torque = signals.car->control == drive::SteerControl::torque;
+  }
   if (!signals.motion.empty()) {
     fit.seconds = static_cast<double>(std::prev(signals.motion.end())->first - signals.motion.begin()->first) * 1e-9;
   }

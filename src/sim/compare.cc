@@ -97,7 +97,8 @@ void note_differences(Comparison& c) {
   if (!c.same_seeds) {
     c.notes.push_back(
         fmt::format("seed: {} in A, {} in B. Worlds of equal scenario and variant are paired; they share "
-                    "neither parameters nor noise, so more of them are needed to show a difference",
+                    "neither parameters (but for variant 0, which has the usual ones) nor noise, so more of them are "
+                    "needed to show a difference",
                     a.seed, b.seed));
   }
 }
@@ -286,6 +287,13 @@ void compare_figures(const std::vector<Pair>& pairs, const std::vector<Column>& 
   correct(judged, options, out);
 }
 
+// 0: it passed, 1: it missed a bound; else the algorithm failed, so that there is no figure.
+constexpr int kWithoutFigures = 2;
+int failure_rank(const ResultRow& row) {
+  if (row.passed) return 0;
+  return std::ranges::any_of(row.values, [](const auto& value) { return value.has_value(); }) ? 1 : kWithoutFigures;
+}
+
 NamedPair named_pair(const Pair& pair) {
   return {.scenario = pair.b->scenario,
           .category = pair.b->category,
@@ -296,24 +304,30 @@ NamedPair named_pair(const Pair& pair) {
           .reason = pair.b->reason};
 }
 
-void compare_failures(const std::vector<Pair>& pairs, Comparison& out) {
-  std::vector<double> signs;  // 1: newly failed
+void compare_failures(const std::vector<Pair>& pairs, const std::vector<Column>& columns, Comparison& out) {
+  std::vector<double> signs;  // 1: got worse
   for (const Pair& pair : pairs) {
+    const int a = failure_rank(*pair.a), b = failure_rank(*pair.b);
     out.failed_a += !pair.a->passed;
     out.failed_b += !pair.b->passed;
     const bool failed = pair.a->passed && !pair.b->passed;
     const bool diverged = !pair.a->diverged && pair.b->diverged;
-    if (pair.a->passed != pair.b->passed) signs.push_back(failed ? 1 : -1);
+    const bool without = a < kWithoutFigures && b == kWithoutFigures;
+    if (a != b) signs.push_back(b > a ? 1 : -1);
     out.newly_failed += failed;
     out.newly_passed += !pair.a->passed && pair.b->passed;
     out.newly_diverged += diverged;
-    if ((failed || diverged) && out.newly_failed_names.size() < kNamedPairs) {
+    out.newly_without_figures += without;
+    out.left_out += std::ranges::none_of(columns, [&](const Column& c) { return figures_of(pair, c).has_value(); });
+    if ((failed || diverged || without) && out.newly_failed_names.size() < kNamedPairs) {
       out.newly_failed_names.push_back(named_pair(pair));
     }
   }
   out.p_failed = signed_rank(signs).p;  // of equal sizes it is the sign test
-  out.failures_regressed = out.same_seeds ? out.newly_failed > 0 || out.newly_diverged > 0
-                                          : out.newly_failed > out.newly_passed && out.p_failed <= out.alpha;
+  const int64_t worse = std::ranges::count(signs, 1), better = std::ranges::count(signs, -1);
+  out.failures_regressed = out.same_seeds
+                               ? out.newly_failed > 0 || out.newly_diverged > 0 || out.newly_without_figures > 0
+                               : worse > better && out.p_failed <= out.alpha;
 }
 
 void find_worst(const std::vector<Pair>& pairs, const std::vector<Column>& columns, const CompareOptions& options,
@@ -388,7 +402,7 @@ Comparison compare_runs(const Results& a, const Results& b, const CompareOptions
   note_differences(out);
   const std::vector<Column> columns = columns_of(out);
   compare_figures(pairs, columns, options, out);
-  compare_failures(pairs, out);
+  compare_failures(pairs, columns, out);
   find_worst(pairs, columns, options, out);
   return out;
 }

@@ -85,9 +85,10 @@ struct PairedFigures {
 struct Comparison {
   RunInfo a, b;
   double alpha = 0;
-  bool same_seeds = true;          // else worlds are paired by scenario and variant: they share no noise
+  bool same_seeds = true;          // else worlds are paired by scenario and variant, and draw other numbers
   std::vector<std::string> notes;  // in what the runs differ besides
   int64_t pairs = 0;
+  int64_t left_out = 0;                                 // pairs of which no metric has a figure in both runs
   int64_t only_a = 0, only_b = 0;                       // rows without a partner
   std::vector<std::string> only_a_names, only_b_names;  // of some: "curve variant 3, seed 7"
 
@@ -95,10 +96,11 @@ struct Comparison {
   std::vector<Difference> differences;
   std::vector<PairedFigures> figures;
 
-  // Pairs of which only one passed, or one left the bounds and the other did not.
+  // Pairs of which only one passed, or one left the bounds and the other did not, or the algorithm failed in B alone,
+  // so that there is no figure.
   int64_t failed_a = 0, failed_b = 0;  // worlds of pairs that did not pass
-  int64_t newly_failed = 0, newly_passed = 0, newly_diverged = 0;
-  double p_failed = 1;                        // that as many would fail anew as pass anew (sign test, two-sided)
+  int64_t newly_failed = 0, newly_passed = 0, newly_diverged = 0, newly_without_figures = 0;
+  double p_failed = 1;                        // that as many would get worse in this as get better (sign test)
   std::vector<NamedPair> newly_failed_names;  // the first kNamedPairs
   bool failures_regressed = false;
 
@@ -116,7 +118,8 @@ inline constexpr int64_t kLeastScenarios = 12;
 
 // A regression of a metric is a mean difference beyond its threshold, for the worse, whose corrected interval excludes
 // 0. With the same seeds every pair that passed and does not any more is one too (whichever its reason), and every one
-// that left the bounds anew; with different seeds these are compared by their numbers, at alpha.
+// that left the bounds anew, or in which the algorithm failed anew; with different seeds these are compared by their
+// numbers, at alpha.
 //
 // Does not depend on the order of rows. Fails (user) if there are no pairs, on a row twice, or on a metric that is not
 // in both runs; `name_a`, `name_b` are the runs' in messages.

@@ -286,8 +286,9 @@ std::vector<std::string> regression_lines(const Comparison& c) {
                               interval_text(d, *d.low_holm, *d.high_holm)));
   }
   if (c.failures_regressed) {
-    out.push_back(fmt::format("{} of {} newly failed, {} newly diverged, {} newly passed", c.newly_failed,
-                              count_of(c.pairs, "pair"), c.newly_diverged, c.newly_passed));
+    out.push_back(fmt::format(
+        "{} of {} newly failed, {} newly diverged, {} newly failed in the algorithm, {} newly passed", c.newly_failed,
+        count_of(c.pairs, "pair"), c.newly_diverged, c.newly_without_figures, c.newly_passed));
   }
   return out;
 }
@@ -301,6 +302,7 @@ Json to_json(const Comparison& c) {
           {"same_seeds", c.same_seeds},
           {"notes", c.notes},
           {"pairs", c.pairs},
+          {"left_out", c.left_out},
           {"only_in_a", c.only_a},
           {"only_in_b", c.only_b},
           {"differences", std::move(differences)},
@@ -310,6 +312,7 @@ Json to_json(const Comparison& c) {
             {"newly_failed", c.newly_failed},
             {"newly_passed", c.newly_passed},
             {"newly_diverged", c.newly_diverged},
+            {"newly_failed_in_algorithm", c.newly_without_figures},
             {"p", c.p_failed},
             {"regression", c.failures_regressed},
             {"first", pairs_json(c.newly_failed_names)}}},
@@ -349,18 +352,20 @@ std::string to_html(const Comparison& c, const std::string& name_a, const std::s
   add_runs(page, c, name_a, name_b);
   page.section("All worlds");
   page.text(
-      fmt::format("Means of both runs over pairs of worlds of which neither left the bounds. The interval is that "
+      fmt::format("Means of both runs over pairs of worlds of which neither left the bounds, and both have figures: "
+                  "{} of {} are left out. The interval is that "
                   "of the mean of B - A at {:.4g} %, by bootstrap; the corrected one holds for everything that is "
                   "judged together (Holm). Worse or better: it excludes 0, and the change is beyond the metric's "
                   "threshold; small: below it.",
-                  100 * (1 - c.alpha)));
+                  c.left_out, count_of(c.pairs, "pair"), 100 * (1 - c.alpha)));
   add_differences(page, c, Scope::all, "");
   add_worst(page, c);
   add_drives(page, c, worst);
   if (!c.newly_failed_names.empty()) {
     page.section("Newly failed");
     add_pairs(page, c.newly_failed_names, nullptr,
-              fmt::format("The first of {} newly failed and {} newly diverged.", c.newly_failed, c.newly_diverged));
+              fmt::format("The first of {} newly failed, {} newly diverged and {} newly failed in the algorithm.",
+                          c.newly_failed, c.newly_diverged, c.newly_without_figures));
     add_drives(page, c, newly_failed);
   }
   page.section("By category");

@@ -170,6 +170,40 @@ TEST(SimCompare, WorldsThatNewlyFailAreRegressions) {
   EXPECT_EQ(difference(c, "tracking_rmse", Scope::all).pairs, 27);
 }
 
+// A world that missed a bound and in which the algorithm fails now has no figures that could be judged.
+TEST(SimCompare, WorldsInWhichTheAlgorithmNewlyFailsAreRegressions) {
+  const auto failing = [](int64_t crashed_variants, uint64_t seed) {
+    Results run = run_of(3, 10, [=](ResultRow& row) {
+      row.passed = false;
+      row.reason = "offset_max 0.5 above 0.25 m";
+      row.seed += 1000 * seed;
+      if (row.variant >= crashed_variants) return;
+      row.reason = "p.py: exit code 5";
+      row.values = {std::nullopt, std::nullopt};
+    });
+    run.info.seed = seed;
+    return run;
+  };
+  const Comparison c = compare(failing(0, 1), failing(9, 1));
+  EXPECT_EQ(c.newly_failed + c.newly_diverged, 0);
+  EXPECT_EQ(c.newly_without_figures, 27);
+  EXPECT_EQ(c.left_out, 27);
+  EXPECT_EQ(c.regressions, 0);
+  EXPECT_TRUE(c.regressed());
+  ASSERT_EQ(c.newly_failed_names.size(), kNamedPairs);
+  EXPECT_EQ(c.newly_failed_names[0].reason, "p.py: exit code 5");
+  EXPECT_NE(regression_lines(c).at(0).find("27 newly failed in the algorithm"), std::string::npos);
+  EXPECT_EQ(to_json(c)["left_out"], 27);
+  EXPECT_EQ(compare(failing(0, 1), failing(10, 1)).left_out, 30);
+  const Comparison back = compare(failing(9, 1), failing(0, 1));
+  EXPECT_EQ(back.newly_without_figures, 0);
+  EXPECT_EQ(back.left_out, 27);
+  EXPECT_FALSE(back.regressed());
+  // With other seeds by the numbers: 3 may be chance, 27 are not.
+  EXPECT_FALSE(compare(failing(0, 1), failing(1, 2)).regressed());
+  EXPECT_TRUE(compare(failing(0, 1), failing(9, 2)).regressed());
+}
+
 // With other seeds a world fails or passes by chance, so it is the numbers that count.
 TEST(SimCompare, WithOtherSeedsFailuresAreCounted) {
   const auto with_failures = [](uint64_t seed, int fail_at, int fail_at_more) {
@@ -187,6 +221,7 @@ TEST(SimCompare, WithOtherSeedsFailuresAreCounted) {
   EXPECT_FALSE(by_chance.regressed());
   ASSERT_FALSE(by_chance.notes.empty());
   EXPECT_NE(by_chance.notes[0].find("seed: 1 in A, 2 in B"), std::string::npos);
+  EXPECT_NE(by_chance.notes[0].find("but for variant 0"), std::string::npos);
   const Comparison more = compare(with_failures(1, -1, -1), with_failures(2, 4, 5));
   EXPECT_DOUBLE_EQ(more.p_failed, 2.0 / 64);
   EXPECT_TRUE(more.regressed());

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace sparkpilot::sim {
 
@@ -76,6 +77,10 @@ std::string one_line(std::string_view text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
   return plain;
+}
+
+std::string valid_utf8(std::string_view text) {
+  return parse_json(json_text(nlohmann::ordered_json(text))).get<std::string>();
 }
 
 std::string csv_field(std::string_view text) {

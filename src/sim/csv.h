@@ -37,6 +37,8 @@ class CsvReader {
 
 // A text on one line: control characters as spaces.
 std::string one_line(std::string_view text);
+// A file's name for tables and JSON: bytes that are not UTF-8 become U+FFFD, as JSON would have them.
+std::string valid_utf8(std::string_view text);
 // one_line() as a field: in quotes where it has to be.
 std::string csv_field(std::string_view text);
 

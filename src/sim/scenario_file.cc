@@ -29,7 +29,7 @@ struct Heading {
   const char* unit;  // what a value beyond them is likely to be in
 };
 constexpr Heading kHeadings[kColumns] = {
-    {"time_s", "t", -1e6, 1e6, "ms"},
+    {"time_s", "t", -1e11, 1e11, "ms"},  // also seconds since 1970
     {"speed_m_per_s", "vEgo", 0, 70, "km/h"},
     {"curvature_per_m", "", -kMostCurvature, kMostCurvature, "a radius in m"},
     {"lateral_acceleration_m_per_s2", "targetLateralAcceleration", -12, 12, "degrees/s or cm/s^2"},
@@ -184,7 +184,7 @@ Scenario parse_scenario(std::string_view text, const std::string& name) {
     if (table.time[i] <= table.time[i - 1]) fail("{}: row {} does not come after the row before", name, i + 1);
   }
   Scenario scenario;
-  scenario.name = fmt::format("{}:{:08x}", one_line(std::filesystem::path(name).stem().string()),
+  scenario.name = fmt::format("{}:{:08x}", one_line(valid_utf8(std::filesystem::path(name).stem().string())),
                               Fnv().text(text).value() & 0xffffffff);
   scenario.category = "file";
   scenario.purpose = "a course from a table";

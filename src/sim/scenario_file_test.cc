@@ -91,6 +91,7 @@ TEST(ScenarioFile, SaysWhatIsWrong) {
       {head + "0,50,0.01\n", "25 m/s^2 aside: is it in km/h?"},
       {head + "0,10,400\n", "is it in a radius in m?"},
       {head + "0,10,0\n100000,10,0\n", "is it in ms?"},
+      {head + "1700000000000,10,0\n1700000020000,10,0\n", "is it in ms?"},
       {head + "0,10,0\n0.5,10,0\n", "goes over 0.5 s"},
       {head + "0,10,0\n1,10,0,01\n", "f.csv:3: column 4 (the last): 4 columns, the headings are 3"},
       {"time_s,speed_m_per_s,curvature_per_m,roll_rad\n0,10,0,2\n", "is it in degrees?"},
@@ -109,6 +110,14 @@ TEST(ScenarioFile, SaysWhatIsWrong) {
     const std::string error = error_of([&, &csv = text] { parse_scenario(csv, "f.csv"); });
     EXPECT_NE(error.find(expected), std::string::npos) << error << " for " << text.substr(0, 80);
   }
+}
+
+TEST(ScenarioFile, BeginsAnywhereAndIsNamedInUtf8) {
+  const Scenario s = parse_scenario(
+      "time_s,speed_m_per_s,curvature_per_m\n1700000000.25,10,0\n1700000001.25,10,0\n1700000002.75,10,0\n",
+      "b\xfcgel.csv");  // Latin-1
+  EXPECT_EQ(s.table->time, (std::vector<double>{0, 1, 2.5}));
+  EXPECT_TRUE(s.name.starts_with("b\uFFFDgel:")) << s.name << ", as run.json has it";
 }
 
 TEST(ScenarioFile, SaysNothingOfUnitsOfWhatIsBelow) {

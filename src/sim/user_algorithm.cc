@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "sim/csv.h"
 #include "sim/md5.h"
 
 namespace sparkpilot::sim {
@@ -21,7 +22,7 @@ std::string hash_of(const std::vector<fs::path>& files) {
 
 }  // namespace
 
-UserAlgorithm::UserAlgorithm(const fs::path& file) : name_(file.filename().string()) {
+UserAlgorithm::UserAlgorithm(const fs::path& file) : name_(valid_utf8(file.filename().string())) {
   set_files({fs::absolute(file)});
 }
 UserAlgorithm::~UserAlgorithm() = default;
