@@ -57,7 +57,8 @@ TEST_F(DatasetCli, RefusesWhatHasNoEffect) {
   const std::string command = "dataset build --models x --out " + out() + " ";
   expect_usage_error(command, "expected either routes, or --synthetic N");
   expect_usage_error(command + "route --synthetic 3", "expected either routes, or --synthetic N");
-  for (const char* flag : {"--no-teacher", "--road city", "--light day", "--wet", "--keep-left", "--no-traffic"})
+  for (const char* flag :
+       {"--no-teacher", "--road city", "--light day", "--wet", "--keep-left", "--no-traffic", "--seed 3"})
     expect_usage_error(command + "route " + flag, "has no effect on recorded routes");
   for (const char* flag : {"--keep-overridden", "--limit 3", "--no-wide", "--focal-length 900"})
     expect_usage_error(command + "--synthetic 1 " + flag, "has no effect with --synthetic");
@@ -79,6 +80,8 @@ TEST_F(DatasetCli, ALimitThatNoClipFitsIsRefused) {
   expect_usage_error(synthetic("--quiet --synthetic 1 --max-bytes " + std::to_string(bytes - 1)), least);
   EXPECT_EQ(parsed(synthetic("--synthetic 1 --max-bytes " + std::to_string(bytes)))["clips_made"], 1);
   EXPECT_EQ(parsed(synthetic("--synthetic 2 --max-bytes " + std::to_string(bytes)))["clips_not_begun"], 1);
+  // Clips count that are there and not named.
+  EXPECT_EQ(parsed(synthetic("--synthetic 1 --seed 9 --max-bytes " + std::to_string(bytes)))["clips_not_begun"], 1);
 }
 
 TEST_F(DatasetCli, AFolderHasOneBuilder) {
@@ -132,6 +135,9 @@ TEST_F(DatasetCli, RoutesAreDrivenByATeacher) {
   EXPECT_EQ(info["teacher"], true);
   EXPECT_EQ(info["source"], "routes");
   EXPECT_EQ(parsed("dataset check " + out())["samples"], built["samples"]);
+  const std::string evaluate = "dataset evaluate --quiet " + out() + " --models " + in_quotes(models->path());
+  expect_usage_error(evaluate + " --split all", "--against teacher");
+  expect_usage_error(evaluate + " --against teacher", "--split all");
   expect_usage_error(
       "dataset build " + route + " --every 3 --quiet --models " + in_quotes(models->path()) + " --out " + out(),
       "other options");

@@ -205,7 +205,14 @@ TEST_F(TrainCli, ARefusedRunChangesNothing) {
     expect_refused("--updates 9 --resume '" + folder.file("run") + "'", "is writing into this folder");
     EXPECT_EQ(read_text(command), before);
   }
-  EXPECT_EQ(parsed("--updates 3 --resume '" + folder.file("run") + "'")["updates"], 3);
+  // With another loss the best evaluation is one from now on, however small the losses of before were.
+  const ProgramResult other =
+      run_program("train --json --updates 3 --loss plan=50 --resume '" + folder.file("run") + "'");
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_NE(other.err.find("another target: teacher, plan=50, was teacher"), std::string::npos) << other.err;
+  const json summary = json::parse(read_text(folder.file("run") + "/summary.json"));
+  EXPECT_EQ(summary["updates"], 3);
+  EXPECT_EQ(summary["best_updates"], 3);
 
   const std::string few = folder.file("few"), model = shared->file("one") + "/tiny_driving_supercombo.onnx";
   run("dataset build --quiet --synthetic 1 --seconds 1 --validation 0 --min-speed 0 --no-teacher --supercombo '" +
@@ -213,6 +220,14 @@ TEST_F(TrainCli, ARefusedRunChangesNothing) {
   const std::string on_few = "--supercombo '" + model + "' --data '" + few + "' --against labels --updates 1 ";
   expect_refused(on_few + out("none") + "--patience 1", "--patience 1: ");
   EXPECT_FALSE(fs::exists(folder.file("none")));
+  const ProgramResult unjudged = run_program("train --threads 1 --batch 1 --rank 1 " + on_few + out("unjudged"));
+  EXPECT_EQ(unjudged.code, 0) << unjudged.err;
+  EXPECT_NE(unjudged.err.find("no samples for validation: no evaluations"), std::string::npos) << unjudged.err;
+  // The same where there is a route for validation, of which no clip was made.
+  json info = json::parse(read_text(few + "/dataset.json"));
+  info["routes"].push_back({{"name", "not made"}, {"split", "validation"}});
+  write_text(few + "/dataset.json", info.dump());
+  EXPECT_EQ(parsed(on_few + "--threads 1 --batch 1 --rank 1 " + out("not_made"))["updates"], 1);
   expect_refused(on_few + "--out '" + few + "'", "is the folder of a data set");
   EXPECT_FALSE(fs::exists(few + "/train.json"));
 }
@@ -569,6 +584,10 @@ TEST_F(TrainCli, RefusesInOneLine) {
   expect_refused(both() + out("x") + "--updates 1 --rank 2 --max-size 1%", "--max-size has no effect");
   expect_refused(both() + out("x") + "--updates 1 --mode full --rank 2", "--rank is for adapters");
   expect_refused(both() + out("x") + "--updates 1 --fresh", "--fresh is for --mode full");
+  expect_refused(both() + out("x") + "--updates 1 --mode full --kind lora", "--kind is for adapters");
+  expect_refused(both() + out("x") + "--updates 1 --mode full --dtype fp16", "--dtype is for adapters");
+  expect_refused(both() + out("x") + "--updates 1 --schedule constant --last-rate 0.1", "--last-rate is for");
+  expect_refused(one() + out("x") + "--updates 1 --against labels --features l2", "--features is for");
   expect_refused(both() + out("x") + "--updates 1 --batch 0", "--batch");
   expect_refused(both() + out("x") + "--updates -5", "--updates -5: expected 0 or more");
   expect_refused(both() + out("x") + "--updates 1 --overfit 1000000", "--overfit 1000000");

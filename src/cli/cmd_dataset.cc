@@ -139,6 +139,7 @@ int report_build(const Program& program, const std::string& out, const train::Bu
 int dataset_build(const Program& program, const BuildFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   check_source(flags);
+  if (flags.synthetic == 0) refuse_given(program, "--seed", "--synthetic: it has no effect on recorded routes");
   check_driver(program, flags);
   expect_at_least("--every", flags.options.every, 1);
   expect_at_least("--limit", flags.options.limit, 0);

@@ -129,7 +129,20 @@ int evaluate(const Program& program, const EvaluateFlags& flags) {
   const auto split = flags.split == "all"     ? train::Split::all
                      : flags.split == "train" ? train::Split::train
                                               : train::Split::validation;
-  const train::Dataset data(flags.folder, {.split = split, .blank = flags.blank});
+  const train::Dataset data(flags.folder,
+                            {.split = split, .blank = flags.blank, .may_be_empty = split != train::Split::all});
+  if (data.size() == 0) {
+    fail("{}: none of its clips has {} samples; --split all takes those that there are", flags.folder,
+         split == train::Split::train ? "training" : "validation");
+  }
+  const train::DatasetInfo& info = data.info();
+  if (flags.target == "labels" && info.source == train::Source::routes && !info.of_driver()) {
+    fail("{}: is of recorded routes, without labels of what is true; --against teacher compares with the teacher",
+         flags.folder);
+  }
+  if (flags.target == "teacher" && !info.teacher) {
+    fail("{}: no teacher ran on it; --against labels compares with what is true", flags.folder);
+  }
   const train::StudentOptions options = student_of(program, flags, data.info());
   const train::Student student(options, data.fields());
   train::ProgramOptions settings;

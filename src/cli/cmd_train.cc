@@ -52,6 +52,25 @@ bool is_own_teacher(const TrainFlags& flags, const train::StudentOptions& studen
   });
 }
 
+// What the loss depends on besides the data.
+std::string target_text(const train::StudentOptions& student) {
+  const bool labels = student.target == train::Target::labels;
+  std::string text = labels ? "labels" : "teacher";
+  for (const auto& [head, weight] : student.weights) text += fmt::format(", {}={}", head, weight);
+  if (!labels && student.features != train::FeatureLoss::kl) {
+    text += student.features == train::FeatureLoss::l2 ? ", features l2" : ", features cosine";
+  }
+  if (student.least_scale > 0) text += fmt::format(", least scale {}", student.least_scale);
+  bool matched = false;
+  for (const train::StudentNetwork& each : student.networks) {
+    if (each.teacher.empty()) continue;
+    text += ", layers of " + each.teacher.string();
+    matched = true;
+  }
+  if (matched && student.matched != ".*") text += " that match " + student.matched;
+  return text;
+}
+
 // What matters most first: a narrow terminal shows the beginning.
 std::string step_text(const train::TrainingStep& step) {
   std::string out = fmt::format("update {}, loss {:.4g}", step.update, step.loss);
@@ -135,6 +154,7 @@ class TrainRun {
   int64_t batch_within_activations() const;
   train::TrainerOptions trainer_options() const;
   Json earlier_summary() const;
+  void refuse_without_effect() const;
   bool find_over(const std::optional<train::Checkpoint>& checkpoint) const;
   void build();
   void expect_to_fit(const std::string& why) const;
@@ -169,6 +189,17 @@ class TrainRun {
   std::string refused_;  // why nothing was, where what is trained is not finite
 };
 
+// Beside flags of an earlier run, too, whose file holds every flag.
+void TrainRun::refuse_without_effect() const {
+  if (flags_.mode == "full") {
+    for (const char* flag : {"--kind", "--dtype"}) {
+      refuse_given(program_, flag, "adapters: it has no effect with --mode full");
+    }
+  }
+  if (flags_.schedule == "constant") refuse_given(program_, "--last-rate", "--schedule cosine: a constant rate stays");
+  if (flags_.labels == "labels") refuse_given(program_, "--features", "--against teacher: labels have no features");
+}
+
 void TrainRun::prepare() {
   std::optional<int> threads = chosen_threads(program_);
   std::string device = program_.settings["device"].value;
@@ -183,6 +214,7 @@ void TrainRun::prepare() {
   }
   if (resume_) flags_.out = flags_.resume;
   check_train_flags(flags_);
+  refuse_without_effect();
   settle_paths(program_, flags_);
   if (!resume_ && fs::exists(fs::path(flags_.out) / train::kDatasetFile)) {
     fail("--out {}: is the folder of a data set, expected one for a run", flags_.out);
@@ -191,10 +223,13 @@ void TrainRun::prepare() {
                                                   .augment = {.warp_degrees = flags_.warp_degrees,
                                                               .brightness = flags_.brightness,
                                                               .seed = flags_.seed}});
-  if (std::ranges::any_of(all_->info().routes, &train::DatasetRoute::validation)) {
-    validation_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::validation});
-  } else if (flags_.patience > 0) {
-    fail("--patience {}: {} has no samples for validation, and so no evaluations", flags_.patience, flags_.data);
+  validation_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::validation, .may_be_empty = true});
+  if (validation_->size() == 0) {
+    validation_.reset();
+    if (flags_.patience > 0) {
+      fail("--patience {}: {} has no samples for validation, and so no evaluations", flags_.patience, flags_.data);
+    }
+    if (tells()) note(flags_.data + ": no samples for validation: no evaluations");
   }
   if (flags_.overfit > all_->size()) {
     fail("--overfit {}: {} has {} for training", flags_.overfit, flags_.data, count_of(all_->size(), "sample"));
@@ -468,6 +503,8 @@ train::TrainerOptions TrainRun::trainer_options() const {
   trainer.checkpoint_every = flags_.checkpoint_every;
   trainer.keep = static_cast<int>(flags_.keep);
   trainer.dataset = all_->fingerprint();
+  if (validation_) trainer.validation = validation_->fingerprint();
+  trainer.target = target_text(student_options_);
   trainer.resume = resume_;
   return trainer;
 }
@@ -492,7 +529,10 @@ bool TrainRun::find_over(const std::optional<train::Checkpoint>& checkpoint) con
   if (summary["ended"] == train::name(train::Ended::interrupted)) return false;
   const train::TrainerOptions trainer = trainer_options();
   const int64_t an_update = flags_.batch * flags_.accumulate * comm_.size();
-  return train::is_over(checkpoint->progress, trainer, train::limit_of(trainer, samples_->size(), an_update));
+  train::RunProgress progress = checkpoint->progress;
+  const train::RunIdentity now{.dataset = trainer.dataset, .validation = trainer.validation, .target = trainer.target};
+  if (!train::same_losses(now, checkpoint->identity)) progress.forget_evaluations();
+  return train::is_over(progress, trainer, train::limit_of(trainer, samples_->size(), an_update));
 }
 
 void TrainRun::train(const std::atomic<bool>& interrupt) {

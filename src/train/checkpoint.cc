@@ -66,6 +66,8 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
             {"optimizer", i.optimizer},
             {"schedule", i.schedule},
             {"dataset", i.dataset},
+            {"validation", i.validation},
+            {"target", i.target},
             {"processor", i.processor},
             {"program", i.program}}},
           {"states_fnv", states_hash},
@@ -149,9 +151,16 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
   compare("optimizer", now.optimizer, then.optimizer);
   compare("schedule", now.schedule, then.schedule);
   compare("dataset", now.dataset, then.dataset);
+  if (!then.validation.empty()) compare("dataset for validation", now.validation, then.validation);
+  if (!then.target.empty()) compare("target", now.target, then.target);
   compare("processor", now.processor, then.processor);
   compare("program", now.program, then.program);
   return out;
+}
+
+bool same_losses(const RunIdentity& now, const RunIdentity& then) {
+  return now.dataset == then.dataset && (then.validation.empty() || now.validation == then.validation) &&
+         (then.target.empty() || now.target == then.target);
 }
 
 fs::path save_checkpoint(const fs::path& folder, const Checkpoint& checkpoint, const TrainingProgram& program) {
@@ -211,6 +220,8 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
     if (identity.contains("precision")) identity.at("precision").get_to(out.identity.precision);
     if (identity.contains("base_precision")) identity.at("base_precision").get_to(out.identity.base);
     if (identity.contains("dora_norm")) identity.at("dora_norm").get_to(out.identity.norms);
+    if (identity.contains("validation")) identity.at("validation").get_to(out.identity.validation);
+    if (identity.contains("target")) identity.at("target").get_to(out.identity.target);
     identity.at("optimizer").get_to(out.identity.optimizer);
     identity.at("schedule").get_to(out.identity.schedule);
     identity.at("dataset").get_to(out.identity.dataset);

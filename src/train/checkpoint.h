@@ -25,6 +25,12 @@ struct RunProgress {
   int64_t best_updates = 0;         // and the number of updates there
   int64_t evaluations_since = 0;    // without a better one
   bool operator==(const RunProgress&) const = default;
+  // As if there had been no evaluation.
+  void forget_evaluations() {
+    evaluated = -1;
+    best.reset();
+    best_updates = evaluations_since = 0;
+  }
 };
 
 // What a run depends on. With all of it the same, a resumed run gives the bits of one that was never interrupted.
@@ -39,11 +45,15 @@ struct RunIdentity {
   std::string norms = "factored";   // of DoRA (StudentOptions::norms)
   std::string optimizer, schedule;  // with their numbers
   std::string dataset;              // its fingerprint
+  std::string validation = {};      // that of the evaluations' samples
+  std::string target = {};          // what is learned, as a text; this and the one above are empty if not known
   std::string processor, program;   // instruction sets, or the GPU; version
   bool operator==(const RunIdentity&) const = default;
 };
 // A line for each difference: "number of threads: 2, was 1".
 std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& then);
+// Whether losses of the evaluations of both may be compared.
+bool same_losses(const RunIdentity& now, const RunIdentity& then);
 
 struct Checkpoint {
   RunProgress progress;

@@ -62,6 +62,8 @@ Checkpoint checkpoint_at(int64_t updates) {
                        .optimizer = "adamw",
                        .schedule = "cosine",
                        .dataset = "d",
+                       .validation = "v",
+                       .target = "teacher",
                        .processor = "avx2",
                        .program = "0.1.0"},
           .choices = {{"gradients", {{.node = "MatMul f32", .kernel = "onednn"}}}}};
@@ -217,6 +219,18 @@ TEST(Checkpoint, SaysWhatDiffers) {
             (std::vector<std::string>{"number of threads: 1, was 3", "precision: fp32, was bf16",
                                       "precision of frozen weights: fp8, was fp32",
                                       "form of DoRA's norms: factored, was exact", "dataset: e, was d"}));
+  EXPECT_FALSE(same_losses(now, then));
+  now = then;
+  now.threads = 1;
+  EXPECT_TRUE(same_losses(now, then));
+  now.target = "teacher, plan=50";
+  EXPECT_FALSE(same_losses(now, then));
+  EXPECT_EQ(differences(now, then).at(1), "target: teacher, plan=50, was teacher");
+  RunIdentity older = then;  // a checkpoint from before there was a target
+  older.target.clear();
+  older.validation.clear();
+  EXPECT_TRUE(same_losses(now, older));
+  EXPECT_EQ(differences(now, older).size(), 1u);
 }
 
 }  // namespace checkpoint_test

@@ -45,7 +45,7 @@ Dataset::Dataset(const fs::path& folder, const DatasetOptions& options)
   }
   open_clips(folder, options.split);
   list_fields();
-  if (size() > 0) return;
+  if (size() > 0 || options.may_be_empty) return;
   const char* const what = options.split == Split::train        ? "training samples"
                            : options.split == Split::validation ? "validation samples"
                                                                 : "samples";

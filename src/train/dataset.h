@@ -35,12 +35,13 @@ struct DatasetOptions {
   Split split = Split::all;
   AugmentOptions augment = {};
   bool blank = false;  // grey pictures instead of the stored ones: what a model knows without looking
+  bool may_be_empty = false;
 };
 
 class Dataset : public Samples {
  public:
   // Opens every shard. Fails (user), naming the file, if one is damaged or belongs to another data set, and if there is
-  // no sample.
+  // no sample, unless it may be empty.
   explicit Dataset(const std::filesystem::path& folder, const DatasetOptions& options = {});
   ~Dataset() override;
 

@@ -89,7 +89,13 @@ class RouteBuilder {
     if (segment.global_pose.empty()) return {};
     std::vector<uint64_t> times;
     for (const drive::IndexedFrame& frame : timeline.road) times.push_back(frame.timestamp_eof);
-    return drive::DrivenPath::from_global_pose(segment.global_pose, times, state_.calibration);
+    try {
+      return drive::DrivenPath::from_global_pose(segment.global_pose, times, state_.calibration);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::user) throw;
+      folder_.note(fmt::format("{}; its samples have no driven path", error.what()));
+      return {};
+    }
   }
 
   void drive_segment(size_t i) {

@@ -388,6 +388,13 @@ TEST_F(Build, SaysWhatCannotBeDriven) {
   const BuildResult result = build_dataset(routes(), build_);
   EXPECT_EQ(result.made, 1);
   ASSERT_EQ(result.cannot_drive.size(), 1u);
+  // Damaged poses of comma2k19 beside a log: samples without a driven path.
+  write_text(segment(0) / "global_pose" / "frame_times", "damaged");
+  build_.out = folder_ / "posed";
+  EXPECT_EQ(build_dataset(routes(), build_).made, 1);
+  EXPECT_TRUE(std::ranges::any_of(notes_, [](const auto& note) {
+    return note.find("frame_times") != note.npos && note.find("no driven path") != note.npos;
+  }));
   fs::remove(segment(0) / "fcamera.hevc");
   build_.out = folder_ / "none";
   EXPECT_NE(refusal([&] { build_dataset(routes(), build_); }), "done");

@@ -30,6 +30,21 @@ bool plausible(const drive::Vector3& rpy) {
   return rpy[1] >= kLowestPitch && rpy[1] <= kHighestPitch && std::fabs(rpy[2]) <= kLargestYaw;
 }
 
+// Those that this command does not name, too.
+int64_t bytes_of_clips(const fs::path& folder) {
+  constexpr std::string_view kEnd = ".rows.safetensors";
+  int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(kEnd)) continue;
+    for (const fs::path& file : {entry.path(), frames_file(folder, name.substr(0, name.size() - kEnd.size()))}) {
+      std::error_code absent;
+      if (const uintmax_t size = fs::file_size(file, absent); !absent) bytes += static_cast<int64_t>(size);
+    }
+  }
+  return bytes;
+}
+
 void refuse_other_contents(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -83,6 +98,7 @@ DatasetFolder::DatasetFolder(const BuildOptions& options, Source source, const s
          teacher ? info_.networks[0].file + " " + info_.networks[0].hash : told(info_));
   }
   info_.routes = before.routes;
+  bytes_ = bytes_of_clips(options.out);
 }
 
 // An upper bound: filters leave frames out.
@@ -125,7 +141,7 @@ void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
   note(fmt::format("{}: at most {} more in {}, {} of the disk are free{}", options_.out.string(), megabytes(expected),
                    count_of(std::ssize(clips), "clip"), megabytes(free),
                    options_.max_bytes > 0 ? fmt::format("; limited to {}", megabytes(options_.max_bytes)) : ""));
-  if (options_.max_bytes > 0) expected = std::min(expected, options_.max_bytes);
+  if (options_.max_bytes > 0) expected = std::min(expected, std::max<int64_t>(0, options_.max_bytes - bytes_));
   if (expected > free) {
     fail("{}: {} are needed, {} of the disk are free; fewer routes, a larger --every or --max-bytes help",
          options_.out.string(), megabytes(expected), megabytes(free));
@@ -166,7 +182,7 @@ bool DatasetFolder::wants(const WantedClip& clip) {
     result_.counts.bytes += reader.bytes();
     return false;
   }
-  if (options_.max_bytes > 0 && result_.counts.bytes + estimate(clip.frames) > options_.max_bytes) {
+  if (options_.max_bytes > 0 && bytes_ + estimate(clip.frames) > options_.max_bytes) {
     ++result_.not_begun;
     return false;
   }
@@ -179,7 +195,7 @@ void DatasetFolder::commit() {
   all.frames += counts.frames, all.samples += counts.samples;
   all.pictures += counts.pictures, all.bytes += counts.bytes;
   for (const auto& [why, count] : counts.left_out) all.left_out[why] += count;
-  frames_ += counts.frames;
+  frames_ += counts.frames, bytes_ += counts.bytes;
   ++result_.made;
 }
 

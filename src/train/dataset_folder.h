@@ -68,6 +68,7 @@ class DatasetFolder {
   BuildResult result_;
   int64_t all_frames_ = 0, frames_ = 0, started_ = 0;  // planned; of finished clips
   int64_t all_clips_ = 0;
+  int64_t bytes_ = 0;  // of all clips in the folder
 };
 
 }  // namespace sparkpilot::train

@@ -88,14 +88,17 @@ class Errors {
     return b_.add("Sqrt", {sum(b_.add("Mul", {d, d}), {2})});
   }
 
-  // A mean for each time; with `weight` [N, 4] a weighted one.
+  // A mean for each time; with `weight` [N, 4], 1 or 0, of those, and how many they are.
   void by_time(const char* what, ValueId distances, ValueId weight) {
     const ValueId total = sum(weight.present() ? b_.add("Mul", {distances, weight}) : distances, {0});
-    const ValueId count = weight.present() ? b_.add("Max", {sum(weight, {0}), b_.scalar(DType::f32, 1)})
-                                           : b_.scalar(DType::f32, static_cast<double>(batch_));
+    const ValueId known = weight.present() ? sum(weight, {0}) : ValueId{};
+    const ValueId count = known.present() ? b_.add("Max", {known, b_.scalar(DType::f32, 1)})
+                                          : b_.scalar(DType::f32, static_cast<double>(batch_));
     const ValueId means = b_.add("Div", {total, count});
     for (int64_t i = 0; i < std::ssize(kSeconds); ++i) {
-      out_.emplace_back(fmt::format("{}_error_{}s", what, kSeconds[i]), part(means, 0, i, i + 1));
+      const std::string name = fmt::format("{}_error_{}s", what, kSeconds[i]);
+      out_.emplace_back(name, part(means, 0, i, i + 1));
+      if (known.present()) out_.emplace_back(name + ".known", part(known, 0, i, i + 1));
     }
   }
 
@@ -118,8 +121,9 @@ class Errors {
     const ValueId there = b_.add("Cast", {b_.add("Greater", {logits, b_.scalar(DType::f32, 0)})}, kToF32);
     const ValueId apart = b_.add("Abs", {b_.add("Sub", {inner(raw_), inner(target_)})});
     const ValueId total = sum(b_.add("Mul", {apart, there}), {0, 1});
-    const ValueId count = b_.add("Max", {sum(there, {0, 1}), b_.scalar(DType::f32, 1)});
-    out_.emplace_back("lane_error_20m", b_.add("Div", {total, count}));
+    const ValueId known = sum(there, {0, 1});
+    out_.emplace_back("lane_error_20m", b_.add("Div", {total, b_.add("Max", {known, b_.scalar(DType::f32, 1)})}));
+    out_.emplace_back("lane_error_20m.known", known);
   }
 
   Builder& b_;

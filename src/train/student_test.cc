@@ -365,6 +365,8 @@ TEST_F(StudentTest, ReportsDistancesInMetres) {
     EXPECT_NEAR(reports.at(std::string("driven_error_") + time), 2, 1e-3) << time;
   }
   EXPECT_TRUE(reports.contains("loss.plan"));
+  EXPECT_EQ(reports.at("driven_error_2s.known"), 3);
+  EXPECT_EQ(reports.at("driven_error_6s.known"), 2) << "the first entry's path ends before";
 }
 
 // Seven samples in batches of three: each gets the output of its own inputs.

@@ -17,6 +17,7 @@
 #include "passes/precision.h"
 #include "tensor/finite.h"
 #include "train/loader.h"
+#include "train/own_features.h"
 #include "train/run_files.h"
 
 namespace sparkpilot::train {
@@ -67,45 +68,65 @@ class Feed {
   int64_t batch_ = 0;
 };
 
-// Means of losses and of the reports of one element.
+// Means of losses and of the reports of one element, which weigh as much as they have values (trainer.h).
 class Means {
  public:
-  explicit Means(const TrainingProgram& program) : names_(program.report_names()), sums_(names_.size()) {}
-
-  template <typename Report>
-  void add(double loss, const Report& report) {
-    loss_ += loss;
-    ++count_;
+  explicit Means(const TrainingProgram& program) : names_(program.report_names()), sums_(names_.size()) {
     for (size_t i = 0; i < names_.size(); ++i) {
+      const auto known = std::ranges::find(names_, names_[i] + std::string(kKnown));
+      if (known != names_.end()) sums_[i].known = static_cast<size_t>(known - names_.begin());
+    }
+  }
+
+  // `share`: of the batch that counts.
+  template <typename Report>
+  void add(double loss, const Report& report, double share = 1) {
+    const auto number = [&](size_t i) {
       const ConstView view = report(i);
-      if (view.elements() == 1) sums_[i] = sums_[i].value_or(0) + load_element(view.dtype, view.data, 0);
+      return load_element(view.dtype, view.data, 0);
+    };
+    loss_.add(loss, share);
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i].ends_with(kKnown) || report(i).elements() != 1) continue;
+      const double weight = share * (sums_[i].known ? number(*sums_[i].known) : 1);
+      if (weight != 0) sums_[i].add(number(i), weight);
     }
   }
   // Of all processes: each adds its own.
   void exchange(Comm& comm) {
-    std::vector<float> all{static_cast<float>(loss_), static_cast<float>(count_)};
-    for (const std::optional<double>& sum : sums_) all.push_back(static_cast<float>(sum.value_or(0)));
-    comm.sum(all);
-    loss_ = static_cast<double>(all[0]);
-    count_ = std::llround(all[1]);
-    for (size_t i = 0; i < sums_.size(); ++i) {
-      if (sums_[i]) sums_[i] = static_cast<double>(all[i + 2]);
+    std::vector<float> all{static_cast<float>(loss_.sum), static_cast<float>(loss_.weight)};
+    for (const Sum& sum : sums_) {
+      all.push_back(static_cast<float>(sum.sum));
+      all.push_back(static_cast<float>(sum.weight));
     }
+    comm.sum(all);
+    const auto take = [&](Sum& sum, size_t at) {
+      sum.sum = static_cast<double>(all[at]), sum.weight = static_cast<double>(all[at + 1]);
+    };
+    take(loss_, 0);
+    for (size_t i = 0; i < sums_.size(); ++i) take(sums_[i], 2 * (i + 1));
   }
-  double loss() const { return loss_ / static_cast<double>(count_); }
+  double loss() const { return loss_.mean(); }
   std::vector<std::pair<std::string, double>> reports() const {
     std::vector<std::pair<std::string, double>> out;
     for (size_t i = 0; i < names_.size(); ++i) {
-      if (sums_[i]) out.emplace_back(names_[i], *sums_[i] / static_cast<double>(count_));
+      if (sums_[i].weight > 0) out.emplace_back(names_[i], sums_[i].mean());
     }
     return out;
   }
 
  private:
+  static constexpr std::string_view kKnown = ".known";
+  struct Sum {
+    double sum = 0, weight = 0;
+    std::optional<size_t> known = {};  // the report that tells of how many values it is the mean
+    void add(double value, double by) { sum += by * value, weight += by; }
+    double mean() const { return sum / weight; }
+  };
+
   const std::vector<std::string>& names_;
-  std::vector<std::optional<double>> sums_;
-  double loss_ = 0;
-  int64_t count_ = 0;
+  std::vector<Sum> sums_;
+  Sum loss_;
 };
 
 bool is_out_of_time(const RunProgress& progress, const TrainerOptions& options) {
@@ -164,9 +185,10 @@ class TrainingRun {
   std::optional<int64_t> updates_;       // of the whole run
   RunIdentity identity_;
   RunProgress progress_, saved_;
-  bool saved_once_ = false;  // or resumed
-  bool unproven_ = false;    // nothing was done with what was saved last
-  int64_t first_ = 0;        // updates at the beginning, and at a resume
+  bool saved_once_ = false;        // or resumed
+  bool unproven_ = false;          // nothing was done with what was saved last
+  int64_t first_ = 0;              // updates at the beginning, and at a resume
+  int64_t evaluated_before_ = -1;  // updates of the last evaluation that stays in metrics.jsonl
   TrainingSummary summary_;
   std::optional<Loader> loader_;
   std::optional<MetricsFiles> metrics_;
@@ -203,6 +225,8 @@ TrainingRun::TrainingRun(TrainingProgram& program, const Samples& samples, const
                .optimizer = optimizer_text(),
                .schedule = schedule_text(),
                .dataset = options.dataset,
+               .validation = options.validation,
+               .target = options.target,
                .processor = program_.device() == "cpu" ? cpu_features().isa() : program_.device(),
                .program = std::string(program_version())};
 }
@@ -263,12 +287,19 @@ void TrainingRun::resume() {
          checkpoint.progress.updates);
   }
   progress_ = saved_ = checkpoint.progress;
+  evaluated_before_ = progress_.evaluated;
   summary_.checkpoint = path;
   saved_once_ = true;
+  const bool forgets = progress_.evaluated >= 0 && !same_losses(identity_, checkpoint.identity);
+  if (forgets) {
+    progress_.forget_evaluations();
+    evaluated_before_ = std::min(evaluated_before_, progress_.updates - 1);  // the one there is done again
+  }
   if (!options_.say) return;
   for (const std::string& line : differences(identity_, checkpoint.identity)) {
     options_.say("the run goes on with another " + line);
   }
+  if (forgets) options_.say("so its evaluations so far do not count: the best one is one from now on");
   const auto now = program_.choices();
   for (const auto& [name, then] : checkpoint.choices) {
     const auto same = now.find(name);
@@ -363,15 +394,24 @@ std::optional<TrainingStep> TrainingRun::update() {
 
 // Empty if it was interrupted.
 std::optional<Means> TrainingRun::evaluation_of(const Samples& samples, const Feed& feed) {
-  const int64_t batch = feed.batch();
+  const int64_t batch = feed.batch(), size = samples.size(), batches = (size + batch - 1) / batch;
+  const int64_t last = (batches - 1) * batch;  // the first sample of the last batch
   const bool average = options_.evaluate_average;
-  Loader loader(samples, Sampler(samples.size(), 0, false), batch, rank_ * batch, 2, (size_ - 1) * batch);
+  std::vector<int64_t> order(static_cast<size_t>(batches * batch));
+  for (int64_t i = 0; i < std::ssize(order); ++i) {
+    order[static_cast<size_t>(i)] = i < size ? i : last + (i - last) % (size - last);
+  }
+  const ChosenSamples whole(samples, std::move(order));
+  Loader loader(whole, Sampler(whole.size(), 0, false), batch, rank_ * batch, 2, (size_ - 1) * batch);
   Means means(program_);
-  for (int64_t at = 0; at == 0 || (at + size_) * batch <= samples.size(); at += size_) {
+  for (int64_t at = rank_; at < batches; at += size_) {
     if (size_ == 1 && interrupted()) return std::nullopt;
     feed.give(loader.next(), [&](const std::string& name) { return program_.evaluation_input(name, average); });
     program_.run_evaluation(average);
-    means.add(program_.evaluation_loss(average), [&](size_t i) { return program_.evaluation_report(i, average); });
+    const int64_t count = std::min(batch, size - at * batch);
+    means.add(
+        program_.evaluation_loss(average), [&](size_t i) { return program_.evaluation_report(i, average); },
+        static_cast<double>(count) / static_cast<double>(batch));
   }
   if (size_ > 1) means.exchange(*options_.comm);
   return means;
@@ -526,7 +566,7 @@ TrainingSummary TrainingRun::run() {
     if (is_first() && options_.begun) options_.begun();
     std::error_code ignored;
     if (is_first()) fs::remove(options_.out / "summary.json", ignored);  // it is there only where a run has ended
-    if (is_first()) metrics_.emplace(options_.out, progress_.updates, progress_.evaluated);
+    if (is_first()) metrics_.emplace(options_.out, progress_.updates, evaluated_before_);
   });
   join_gpus();
   begin_pass();

@@ -76,6 +76,9 @@ struct TrainerOptions {
   int64_t checkpoint_every = 0;    // updates; 0: at evaluations and at the end only
   int keep = 2;                    // checkpoints, besides the best; at least 1
   std::string dataset = {};        // the fingerprint of the data
+  std::string validation = {};     // and of the validation samples
+  std::string target = {};         // what is learned, for RunIdentity
+  // A run that goes on with another one of these three forgets its evaluations, and so the best one.
   // Goes on from the newest checkpoint in `out`; without one it begins. Else `out` must not have any.
   bool resume = false;
   // The processes that train together, each with the same program, samples and options; null: this one alone. Of an
@@ -120,8 +123,10 @@ struct TrainingSummary {
 };
 
 // Trains until a limit. Each input of the program is the samples' field of that name, of which the batch is the first
-// axis; other fields are not used. `validation` may be null; an evaluation takes as many whole batches of it as there
-// are, in their order, and at least one, in which samples repeat where there are fewer. A checkpoint is written at its
+// axis; other fields are not used. `validation` may be null; an evaluation takes its samples in their order, and where
+// too few are left for the last batch they repeat in it in turn, and it weighs as much as there are of them. A report R
+// beside which there is a report R.known is a mean over so many values of the batch, and counts as many times; it is
+// left out where that is 0 in all batches. A checkpoint is written at its
 // time, at each best evaluation and at the end; the folder is locked meanwhile. What is trained is finite in each, and
 // after Ended::not_finite the last one is removed if this call wrote it and a step with it is not finite. A run that is
 // resumed with the same options on the same machine gives the bits of one that was not interrupted; the times in

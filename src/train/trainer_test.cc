@@ -137,9 +137,9 @@ TEST(Trainer, LearnsAndWritesItsFiles) {
   EXPECT_NEAR(steps.back().seconds_left.value(), 0, 1e-9);
   EXPECT_GT(steps[10].samples_per_second, 0);
   EXPECT_TRUE(steps[9].evaluation_loss && !steps[8].evaluation_loss);
-  // The evaluation is that of the two whole batches of the validation samples, with the averages.
+  // The evaluation is that of all ten validation samples, two whole batches and a half, with the averages.
   double loss = 0;
-  for (int64_t i = 0; i < 8; ++i) {
+  for (int64_t i = 0; i < 10; ++i) {
     float y[2], x[4];
     std::byte unused;
     const std::vector<std::byte*> to{reinterpret_cast<std::byte*>(y), &unused, reinterpret_cast<std::byte*>(x)};
@@ -154,7 +154,7 @@ TEST(Trainer, LearnsAndWritesItsFiles) {
         for (int64_t k = 0; k < 4; ++k) hidden += static_cast<double>(x[k]) * value("w1", k * 16 + h);
         out += std::max(hidden, 0.0) * value("w2", h * 2 + o);
       }
-      loss += std::pow(out - static_cast<double>(y[o]), 2) / 16;
+      loss += std::pow(out - static_cast<double>(y[o]), 2) / 20;
     }
   }
   EXPECT_NEAR(*summary.evaluation_loss, loss, 1e-4 * loss);
@@ -228,6 +228,80 @@ TEST(Trainer, GoesOnToTheSameBits) {
   ASSERT_EQ(said.size(), 2);
   EXPECT_EQ(said[0], "the run goes on with another seed: 4, was 3");
   EXPECT_TRUE(said[1].starts_with("the run goes on with another schedule: cosine")) << said[1];
+}
+
+// Losses of another target are not held against those from before, however small these are.
+TEST(Trainer, ForgetsTheBestOfAnotherTarget) {
+  const TempFolder folder;
+  const Points samples(30), validation(9, 1);
+  TrainerOptions options = options_of(folder / "run");
+  options.updates = 10;
+  options.target = "teacher";
+  TrainingProgram program = program_of();
+  const double first = train(program, samples, &validation, options).progress.best.value();
+  std::vector<std::string> said;
+  options.say = [&](const std::string& line) { said.push_back(line); };
+  options.resume = true;
+  options.schedule = {.form = Schedule::constant, .rate = 1e-30};
+  options.updates = 20;
+  options.min_improvement = 2 * first;  // no evaluation is better than the first
+  EXPECT_EQ(train(program, samples, &validation, options).progress.best_updates, 10);
+  EXPECT_FALSE(std::ranges::any_of(said, [](const auto& line) { return line.find("evaluations") != line.npos; }));
+  options.target = "teacher, plan=50";
+  options.updates = 30;
+  options.evaluate_every = 15;
+  const TrainingSummary summary = train(program, samples, &validation, options);
+  EXPECT_EQ(summary.progress.best_updates, 30);
+  EXPECT_EQ(summary.best, summary.checkpoint);
+  ASSERT_FALSE(said.empty());
+  EXPECT_EQ(said[said.size() - 2], "the run goes on with another target: teacher, plan=50, was teacher");
+  EXPECT_EQ(said.back(), "so its evaluations so far do not count: the best one is one from now on");
+}
+
+// A report beside which another one tells of how many values it is the mean: batches without any do not count.
+TEST(Trainer, MeansAreOfWhatIsKnown) {
+  Graph graph;
+  graph.opsets[""] = 26;
+  Builder b(graph);
+  const ValueId x = b.input("x", DType::f32, {4, 4}), y = b.input("y", DType::f32, {4, 2});
+  const ValueId w = b.constant(testing::random_tensor({4, 2}, 1));
+  const ValueId loss = mean_squared_error(b, b.add("MatMul", {x, w}), y);
+  const Attributes all{{"keepdims", int64_t{0}}};
+  // Of the samples whose x[0] is so large: how many there are, and the mean of it.
+  const ValueId first = b.add("Slice", {x, b.ints({0}), b.ints({1}), b.ints({1})});
+  const auto beyond = [&](double least) {
+    const ValueId there =
+        b.add("Cast", {b.add("Greater", {first, b.scalar(DType::f32, least)})}, {{"to", onnx_code(DType::f32)}});
+    const ValueId known = b.add("ReduceSum", {there}, all);
+    const ValueId sum = b.add("ReduceSum", {b.add("Mul", {first, there})}, all);
+    return std::pair(b.add("Div", {sum, b.add("Max", {known, b.scalar(DType::f32, 1)})}), known);
+  };
+  const auto [some, known] = beyond(1);
+  const auto [none, no] = beyond(1e6);
+  TrainingProgram program(std::move(graph), loss, {{w, "w"}},
+                          {{"some", some}, {"some.known", known}, {"none", none}, {"none.known", no}},
+                          {.session = {.threads = 1}});
+  const TempFolder folder;
+  const Points samples(8), validation(24, 1);
+  TrainerOptions options = options_of(folder / "run");
+  options.updates = 1;
+  train(program, samples, &validation, options);
+  double sum = 0;
+  int64_t count = 0, empty = 0;
+  for (int64_t i = 0, of_batch = 0; i < 24; ++i) {
+    float target[2], values[4];
+    std::byte unused;
+    const std::vector<std::byte*> to{reinterpret_cast<std::byte*>(target), &unused,
+                                     reinterpret_cast<std::byte*>(values)};
+    validation.read(i, to);
+    if (values[0] > 1) sum += static_cast<double>(values[0]), ++count, ++of_batch;
+    if (i % 4 == 3) empty += of_batch == 0 ? 1 : 0, of_batch = 0;
+  }
+  ASSERT_GT(count, 0);
+  ASSERT_GT(empty, 0) << "of the batches";
+  const nlohmann::json reports = metrics(folder / "run").back()["evaluation_reports"];
+  EXPECT_NEAR(reports["some"].get<double>(), sum / static_cast<double>(count), 1e-5);
+  EXPECT_EQ(reports.size(), 1u) << reports;
 }
 
 // How often the next test kills its training: SPARKPILOT_TEST_KILLS, else 5.
