@@ -185,6 +185,30 @@ TEST_F(CompareRoute, AReferenceIsTheShortForm) {
   EXPECT_EQ(left_over(out("c")), "");
 }
 
+// Frames that the run is not asked for do not count, the reference's or an earlier run's; those that it lacks do.
+TEST_F(CompareRoute, AReferenceIsHeldToTheFramesOfTheRun) {
+  const std::string flags = "--no-overlay --threads 1 --precision ";
+  ASSERT_EQ(drive(route(), out("a"), flags + "fp16").code, 0);
+  ASSERT_EQ(drive(route() / name(1), out("b"), flags + "fp32").code, 0);
+  const std::string strict = flags + "fp16 --json --tolerance-scale 0 --reference " + in_quotes(out("a"));
+  for (const int limit : {0, 4}) {
+    const ProgramResult part = drive(route() / name(0), out("b"), strict + " --limit " + std::to_string(limit));
+    ASSERT_EQ(part.code, 0) << part.err;
+    const json fields = json::parse(part.out)["comparison"]["drives"][1]["fields"];
+    EXPECT_EQ(fields["frames"], limit > 0 ? limit : kSegmentFrames);
+    EXPECT_EQ(fields["frames_only_ours"], 0);
+    EXPECT_EQ(fields["frames_only_reference"], 0);
+  }
+  const fs::path segment = a_segment();
+  write_video(segment / "fcamera.hevc", 10, 2);
+  const ProgramResult cut =
+      drive(segment, out("c"), flags + "fp16 --tolerance-scale 1e9 --reference " + in_quotes(out("a")));
+  EXPECT_EQ(cut.code, 4) << cut.err;
+  EXPECT_NE(cut.out.find("14 only in the reference: not the same, frames of the reference are missing"),
+            std::string::npos)
+      << cut.out;
+}
+
 TEST_F(CompareRoute, LimitsMakeItACheck) {
   const ProgramResult beyond = run_program(of_models("--precision fp32,fp16 --limit 4 --quiet --max-plan-error 1e-12"));
   EXPECT_EQ(beyond.code, 4);

@@ -59,6 +59,13 @@ TEST_F(RouteCli, InfoAsText) {
   }
 }
 
+TEST_F(RouteCli, SecondsAreRoundedBeforeMinutes) {
+  fs::create_directories(folder.file("long"));
+  drive::write_log(folder.path() / "long" / "rlog.zst", 11'981);  // 119.8 s
+  const ProgramResult result = run_program("route info " + folder.file("long"));
+  EXPECT_NE(result.out.find("2 min 0 s"), std::string::npos) << result.out << result.err;
+}
+
 TEST_F(RouteCli, NamesAreLookedUp) {
   const std::string name = "'a2a0ccea32023010|" + std::string(kLog) + "/0/r'";
   EXPECT_EQ(parsed("route info " + name + " --data " + quoted())["routes"][0]["segments"].size(), 1u);

@@ -24,7 +24,10 @@ TEST_F(SynthCli, WritesSegmentsAndKeepsThem) {
     EXPECT_TRUE(fs::is_regular_file(fs::path(segment["folder"].get<std::string>()) / name)) << name;
   }
   EXPECT_FALSE(segment["kept"].get<bool>());
-  EXPECT_TRUE(parsed(command)["routes"][0]["segments"][0]["kept"].get<bool>());
+  fs::create_directory(fs::path(segment["folder"].get<std::string>()) / "notes");
+  const json kept = parsed(command)["routes"][0]["segments"][0];
+  EXPECT_TRUE(kept["kept"].get<bool>());
+  EXPECT_EQ(kept["bytes"], segment["bytes"]) << "a folder is no file of the segment";
   expect_usage_error(command + " --light night", "was not made by these options");
 }
 

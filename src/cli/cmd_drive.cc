@@ -140,7 +140,7 @@ std::optional<compare::Drive> reference_of(const DriveFlags& flags, const drive:
   if (flags.reference.empty()) return {};
   try {
     if (flags.reference == "recorded") return compare::read_recorded(route, options.note);
-    return compare::read_drive(flags.reference, options.note);
+    return compare::read_drive(flags.reference, options.note, {.route = &route});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::user) throw;
     fail("--reference {}", error.what());
@@ -148,14 +148,13 @@ std::optional<compare::Drive> reference_of(const DriveFlags& flags, const drive:
 }
 
 // What the run says of each frame: its logs or, if it ran no model, the recorded models of the frames it drew.
-compare::Drive result_of(const drive::Route& route, const DriveOptions& options,
-                         const std::vector<drive::SegmentResult>& segments) {
+compare::Drive result_of(const drive::Route& route, const DriveOptions& options, const drive::DriveResult& result) {
   const bool model = !options.models.vision.empty() || !options.models.supercombo.empty();
-  if (model) return compare::read_drive(options.out, nullptr);
+  if (model) return compare::read_drive(options.out, nullptr, {.run = result.run, .route = &route});
   compare::Drive out = compare::read_recorded(route, nullptr);
   out.name = options.out.string();
   std::set<uint32_t> drawn;
-  for (const drive::SegmentResult& segment : segments) {
+  for (const drive::SegmentResult& segment : result.segments) {
     for (const drive::FrameResult& frame : segment.frames) drawn.insert(frame.frame_id);
   }
   std::erase_if(out.models, [&](const drive::ModelRecord& record) { return !drawn.contains(record.frame_id); });
@@ -275,9 +274,10 @@ class DriveRun {
     if (options_.note) options_.note(text);
   }
 
-  // `compare REFERENCE OUT --fields --out OUT`.
+  // `compare REFERENCE OUT --fields --out OUT`, on the frames that this run was asked for.
   void compare_with_reference() {
-    drives_ = {std::move(*reference_), result_of(route_, options_, report_.result.segments)};
+    drives_ = {std::move(*reference_), result_of(route_, options_, report_.result)};
+    drive::leave_out_unasked(route_, options_, drives_[1].models, drives_[0].models);
     page_ = compare_read(drives_, limits_);
     write_page(program_, *page_, {.folder = options_.out, .stop = options_.stop});
     const auto& fields = *page_->others[0].fields;

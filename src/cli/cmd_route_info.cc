@@ -122,9 +122,8 @@ Json describe(const drive::Route& route, const drive::RouteSummary& summary) {
 // --- text
 
 std::string text_seconds(double seconds) {
-  const auto minutes = static_cast<int64_t>(seconds / 60);
-  const double rest = seconds - static_cast<double>(minutes) * 60;
-  return minutes > 0 ? fmt::format("{} min {:.0f} s", minutes, rest) : fmt::format("{:.1f} s", rest);
+  const int64_t whole = std::llround(seconds);
+  return whole >= 60 ? fmt::format("{} min {} s", whole / 60, whole % 60) : fmt::format("{:.1f} s", seconds);
 }
 
 std::string text_time(uint64_t ns) {

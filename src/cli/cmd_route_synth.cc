@@ -46,7 +46,9 @@ drive::SynthOptions options_of(const SynthFlags& flags) {
 
 int64_t folder_bytes(const fs::path& folder) {
   int64_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) bytes += static_cast<int64_t>(entry.file_size());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file()) bytes += static_cast<int64_t>(entry.file_size());
+  }
   return bytes;
 }
 

@@ -140,7 +140,7 @@ int compare_route(const Program& program, const CompareRouteFlags& flags, const 
   std::vector<compare::Drive> drives;
   for (const compare::RouteResult& v : comparison.variants) {
     document["variants"].push_back(variant_json(v, timed));
-    drives.push_back(compare::read_drive(v.folder, nullptr));
+    drives.push_back(compare::read_drive(v.folder, nullptr, {.run = v.run, .route = &route}));
     drives.back().name = v.name;
   }
   if (timed) document["seconds"] = comparison.seconds;

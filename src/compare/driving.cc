@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -204,6 +205,18 @@ void add_log(Drive& drive, const fs::path& log, const std::function<void(const s
   if (note) std::for_each(notes.begin(), notes.end(), note);
 }
 
+// The folder's segments with numbers of `wanted`'s; all without it, or if there are none.
+std::vector<const drive::Segment*> segments_of(const drive::Route& folder, const drive::Route* wanted) {
+  std::vector<const drive::Segment*> all, some;
+  for (const drive::Segment& segment : folder.segments) {
+    all.push_back(&segment);
+    if (wanted != nullptr && std::any_of(wanted->segments.begin(), wanted->segments.end(),
+                                         [&](const auto& other) { return other.number == segment.number; }))
+      some.push_back(&segment);
+  }
+  return some.empty() ? all : some;
+}
+
 }  // namespace
 
 Drive read_recorded(const drive::Route& route, const std::function<void(const std::string&)>& note) {
@@ -217,26 +230,33 @@ Drive read_recorded(const drive::Route& route, const std::function<void(const st
   return out;
 }
 
-Drive read_drive(const fs::path& from, const std::function<void(const std::string&)>& note) {
+Drive read_drive(const fs::path& from, const std::function<void(const std::string&)>& note, const Only& only) {
   if (!fs::exists(from)) fail("{}: no such file or folder", from.string());
   Drive out{.name = from.string(), .route = {}, .recordings = {}, .models = {}};
-  add_log(out, from, note);
-  if (out.models.empty()) fail("{}: holds no modelV2", from.string());
   std::vector<drive::FrameResult> frames;
   if (fs::is_directory(from)) {
     const drive::Route route = drive::find_route(from.string());
     out.route = route.name;
-    for (const drive::Segment& segment : route.segments) {
-      const fs::path file = segment.folder / drive::kResultFile;
-      if (!fs::exists(file)) {
-        out.recordings.push_back(segment.folder);
-        continue;
+    std::set<std::string> runs;
+    for (const drive::Segment* segment : segments_of(route, only.route)) {
+      const fs::path file = segment->folder / drive::kResultFile, &log = route.log(*segment);
+      if (fs::exists(file)) {
+        const drive::SegmentResult result = drive::segment_result_from(read_file(file), file);
+        if (result.left_out || (!only.run.empty() && result.run != only.run)) continue;
+        runs.insert(result.run);
+        if (!result.log.empty()) out.recordings.push_back(fs::absolute(result.log).parent_path());
+        frames.insert(frames.end(), result.frames.begin(), result.frames.end());
+      } else {
+        if (!only.run.empty()) continue;
+        out.recordings.push_back(segment->folder);
       }
-      const drive::SegmentResult result = drive::segment_result_from(read_file(file), file);
-      if (!result.log.empty()) out.recordings.push_back(fs::absolute(result.log).parent_path());
-      frames.insert(frames.end(), result.frames.begin(), result.frames.end());
+      if (!log.empty()) add_log(out, log, note);
     }
+    if (note && runs.size() > 1) note(fmt::format("{}: segments of different runs", from.string()));
+  } else {
+    add_log(out, from, note);
   }
+  if (out.models.empty()) fail("{}: holds no modelV2", from.string());
   out.against_drive = drive::summarize_errors(frames, false);
   return out;
 }

@@ -70,8 +70,16 @@ struct Drive {
   std::array<drive::PlanErrorSummary, drive::kHorizons> against_drive = {};
 };
 
-// `note` gets a line for each damaged log. Fails (user) if there is nothing, or no modelV2 in it.
-Drive read_drive(const std::filesystem::path& from, const std::function<void(const std::string&)>& note);
+// Which segments of a drive's folder are read.
+struct Only {
+  std::string run = {};                 // those of this run (SegmentResult::run); empty: of any
+  const drive::Route* route = nullptr;  // those with numbers of its segments, if the folder has any; null: all
+};
+
+// Segments that could not be driven are passed over: a log there is an earlier run's. `note` gets a line for each
+// damaged log, and one if segments are of different runs. Fails (user) if there is nothing, or no modelV2 in it.
+Drive read_drive(const std::filesystem::path& from, const std::function<void(const std::string&)>& note,
+                 const Only& only = {});
 
 // What the device recorded, from the route's logs; the same errors.
 Drive read_recorded(const drive::Route& route, const std::function<void(const std::string&)>& note);

@@ -1,15 +1,19 @@
 // Driving terms against plain loops over random records.
 #include "compare/driving.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/random.h"
 #include "base/test_files.h"
+#include "drive/segment_result.h"
+#include "route/log/test_log.h"
 
 namespace sparkpilot::compare {
 namespace {
@@ -169,6 +173,42 @@ TEST(ReadDrive, SaysWhatIsMissing) {
   EXPECT_NE(error(folder.path()), "");
   write_text(folder / "rlog", "");
   EXPECT_NE(error(folder / "rlog").find("is empty, expected a log"), std::string::npos);
+}
+
+TEST(ReadDrive, OfOneRunAndRoute) {
+  const TempFolder folder;
+  const auto segment = [&](int number, const std::string& run, bool left_out = false) {
+    const std::filesystem::path to = folder / fmt::format("2024-01-02--03-04-05--{}", number);
+    std::filesystem::create_directories(to);
+    const auto frame = static_cast<uint32_t>(number);
+    drive::write_models(to / "rlog.zst", frame, frame + 1);
+    drive::SegmentResult result;
+    result.number = number, result.run = run, result.left_out = left_out;
+    write_text(to / "segment.json", drive::to_json(result).dump());
+  };
+  segment(0, "old");
+  segment(1, "new");
+  segment(2, "new", true);  // with the log of an earlier run
+  std::vector<std::string> notes;
+  const auto frames = [&](const Only& only) {
+    std::vector<uint32_t> ids;
+    notes.clear();
+    const Drive drive = read_drive(
+        folder.path(), [&](const std::string& note) { notes.push_back(note); }, only);
+    for (const ModelRecord& record : drive.models) ids.push_back(record.frame_id);
+    return ids;
+  };
+  using Ids = std::vector<uint32_t>;
+  EXPECT_EQ(frames({}), (Ids{0, 1}));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("segments of different runs"), std::string::npos);
+  EXPECT_EQ(frames({.run = "new"}), Ids{1});
+  EXPECT_TRUE(notes.empty());
+  drive::Route route = drive::find_route(folder.path().string());
+  route.segments.resize(1);
+  EXPECT_EQ(frames({.route = &route}), Ids{0});
+  route.segments[0].number = 7;
+  EXPECT_EQ(frames({.route = &route}), (Ids{0, 1})) << "a folder that counts in another way";
 }
 
 }  // namespace

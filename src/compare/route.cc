@@ -215,6 +215,7 @@ RouteComparison compare_on_route(const drive::Route& route, const std::vector<Ro
       out.stopped |= result.stopped;
       out.variants[group[g]] = {.name = variants[group[g]].name,
                                 .folder = runs[g].out,
+                                .run = result.run,
                                 .contract = result.contract,
                                 .threads = result.shares.infer,
                                 .ms = summarize(drive::latencies(result.segments)),

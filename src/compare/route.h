@@ -32,6 +32,7 @@ struct RouteOptions {
 struct RouteResult {
   std::string name;
   std::filesystem::path folder;  // of the drive
+  std::string run;               // DriveResult::run
   std::string contract;          // DrivingContract::describe()
   int threads = 0;               // of the networks
   Statistics ms;                 // of the networks, per frame

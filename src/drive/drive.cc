@@ -39,6 +39,7 @@ std::string run_text(const Route& route, const DriveOptions& options) {
   }
   if (!has_models(options.models)) text += ", recorded models only";
   else text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);
+  for (const std::string& pass : options.session.passes.off) text += ", without " + pass;
   for (const auto& [role, largest] : options.models.largest) {
     Fnv hash;
     for (const auto& [value, magnitude] : largest) hash.text(fmt::format("{} {};", value, magnitude));
@@ -248,6 +249,10 @@ class RouteDrive {
       if (result.run != one.run) {
         fail("{}: was made by another run ({}), this one is: {}", file.string(), result.run, one.run);
       }
+      const fs::path log = route_.log(route_.segments[i]).filename(), was = fs::path(result.log).filename();
+      if (log != was) {
+        fail("{}: was made from the log \"{}\", this run reads \"{}\"", file.string(), was.string(), log.string());
+      }
       if (const std::string missing = missing_of(result, one, file.parent_path()); !missing.empty()) {
         note(fmt::format("{}: {}: driven again", file.parent_path().string(), missing));
         continue;
@@ -281,7 +286,8 @@ class RouteDrive {
       job.lanes[m].folder = one.folder_of(route_, i);
       job.lanes[m].unfinished = text_of(nothing_of(one, i, "it was not finished"));
     }
-    job.route_start = index.empty() ? 0 : static_cast<double>(index.front().timestamp_eof) * 1e-9 - since;
+    const auto first = index.empty() ? timeline.first_moment : std::optional(index.front().timestamp_eof);
+    job.route_start = first ? static_cast<double>(*first) * 1e-9 - since : 0;
     job.first_eof = static_cast<uint64_t>(since * 1e9);
     const int64_t start = now_ns(), frames_before = frames_;
     job.progress = [&](int64_t done) { tell(segment, frames_before + done, start, done); };

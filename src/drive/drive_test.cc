@@ -195,6 +195,12 @@ TEST_F(DriveTest, ResumeKeepsWhatIsDoneAndRefusesAnotherRun) {
   write_text(out(1) / "segment.json", row);
   const auto before = fs::last_write_time(out(0) / "rlog.zst");
   options_.resume = true;
+  fs::rename(segment(0) / "rlog.zst", segment(0) / "qlog.zst");
+  EXPECT_NE(error().find("was made from the log \"rlog.zst\", this run reads \"qlog.zst\""), std::string::npos);
+  fs::rename(segment(0) / "qlog.zst", segment(0) / "rlog.zst");
+  options_.session.passes.off = {"all"};
+  EXPECT_NE(error().find("another run"), std::string::npos);
+  options_.session.passes.off = {};
   EXPECT_EQ(drive().segments.size(), 2u);
   EXPECT_EQ(fs::last_write_time(out(0) / "rlog.zst"), before);
   EXPECT_TRUE(fs::exists(out(1) / "segment.json"));
@@ -311,26 +317,36 @@ TEST_F(DriveTest, ResultsOfAnotherRouteAreLeftAlone) {
   EXPECT_EQ(read_models(out(0)).size(), 3u);
 }
 
+// Without one the log's first moment is the first frame's, so that speed and calibration are those of the frames.
 TEST_F(DriveTest, AQcameraHasAnIndexOfItsOwn) {
   fs::create_directories(segment(0));
   VideoWriter video(segment(0) / "qcamera.ts", {.width = kWidth, .height = kHeight});
   for (int i = 0; i < 4; ++i) video.write(picture(i).view());
   video.commit();
-  LogWriter log(segment(0) / "rlog.zst");
-  for (uint32_t i = 0; i < 4; ++i) {
-    capnp::MallocMessageBuilder message;
-    auto event = message.initRoot<cereal::Event>();
-    auto index = event.initQRoadEncodeIdx();
-    index.setFrameId(20 + i);
-    index.setSegmentId(i);
-    index.setTimestampEof(kStart + kFrame * i);
-    log.write(message);
+  for (const bool indexed : {true, false}) {
+    LogWriter log(segment(0) / "rlog.zst");
+    for (uint32_t i = 0; i < 4; ++i) {
+      capnp::MallocMessageBuilder message;
+      auto event = message.initRoot<cereal::Event>();
+      event.setLogMonoTime(kStart + kFrame * i);
+      if (indexed) {
+        auto index = event.initQRoadEncodeIdx();
+        index.setFrameId(20 + i);
+        index.setSegmentId(i);
+        index.setTimestampEof(kStart + kFrame * i);
+      } else {
+        event.initCarState().setVEgo(static_cast<float>(i));
+      }
+      log.write(message);
+    }
+    log.commit();
+    const SegmentResult result = drive().segments.at(0);
+    ASSERT_EQ(result.frames.size(), 4u);
+    EXPECT_EQ(result.frames[3].frame_id, indexed ? 23u : 3u);
+    EXPECT_EQ(result.frames[3].v_ego, indexed ? std::optional<float>() : 3.0F);
+    EXPECT_NEAR(result.frames[3].time, 100.15, 1e-9) << "of the clock of the device, as kStart";
+    EXPECT_EQ(has_note(result, "no encode index"), !indexed);
   }
-  log.commit();
-  const SegmentResult result = drive().segments.at(0);
-  ASSERT_EQ(result.frames.size(), 4u);
-  EXPECT_EQ(result.frames[3].frame_id, 23u);
-  EXPECT_FALSE(has_note(result, "no encode index"));
 }
 
 TEST_F(DriveTest, OnlyWhatWasRecorded) {

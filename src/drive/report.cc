@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/statistics.h"
+#include "drive/segment_run.h"
+#include "drive/warm_up.h"
 #include "route/log/recording.h"
 
 namespace sparkpilot::drive {
@@ -193,6 +196,37 @@ std::vector<SegmentResult> collect_segments(const Route& route, const fs::path& 
     if (result.run == run) segments.push_back(std::move(result));
   }
   return segments;
+}
+
+void leave_out_unasked(const Route& route, const DriveOptions& options, std::span<const ModelRecord> ours,
+                       std::vector<ModelRecord>& reference) {
+  const auto done = by_frame(ours);
+  const auto lacking = [&](const ModelRecord& record) { return !done.contains(record.frame_id); };
+  if (std::none_of(reference.begin(), reference.end(), lacking)) return;
+  uint32_t first = 0;
+  std::set<uint32_t> asked;  // with a limit
+  bool cut = false;          // the segment before had more frames than the limit
+  for (size_t s = 0; s < route.segments.size() && (s == 0 || options.limit > 0); ++s) {
+    const Segment& segment = route.segments[s];
+    try {
+      const Timeline log = segment_timeline(route, segment, {.models = false});
+      const std::vector<IndexedFrame>& index = road_index(segment, log, options);
+      if (index.empty() && route.log(segment).empty()) return;  // which frames it has is not known
+      if (s == 0 && !index.empty()) first = index.front().frame_id;
+      // The first frame behind those that were left out has no message (DriveState::leave_out_rest).
+      for (int64_t i = cut && follows(route, s) ? 1 : 0; i < options.limit; ++i) {
+        if (index.empty()) asked.insert(static_cast<uint32_t>(i));
+        else if (i < std::ssize(index)) asked.insert(index[static_cast<size_t>(i)].frame_id);
+      }
+      cut = std::ssize(index) > options.limit;
+    } catch (const CannotDrive&) {
+      return;
+    }
+  }
+  std::erase_if(reference, [&](const ModelRecord& record) {
+    const bool wanted = record.frame_id >= first && (options.limit == 0 || asked.contains(record.frame_id));
+    return !wanted && lacking(record);
+  });
 }
 
 }  // namespace sparkpilot::drive

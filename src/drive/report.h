@@ -6,10 +6,12 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "drive/drive.h"
+#include "route/log/model_record.h"
 #include "route/log/plan_error.h"
 
 namespace sparkpilot::drive {
@@ -61,5 +63,10 @@ void write_report(const DriveReport& report);
 // The segments of a run (DriveResult::run) from its folders' segment.json, whichever processes drove them.
 std::vector<SegmentResult> collect_segments(const Route& route, const std::filesystem::path& out,
                                             const std::string& run);
+
+// Leaves out of another run's records those that `ours` lacks since a run with these options is not asked for them:
+// frames before the route's first one, and those behind the limit. Reads the logs of the route if there are such.
+void leave_out_unasked(const Route& route, const DriveOptions& options, std::span<const ModelRecord> ours,
+                       std::vector<ModelRecord>& reference);
 
 }  // namespace sparkpilot::drive

@@ -6,11 +6,13 @@
 #include <regex>
 #include <set>
 
+#include "drive/test_route.h"
+
 namespace sparkpilot::drive {
 namespace {
 
 constexpr uint32_t kFirst = 100, kFrames = 60;
-constexpr double kStart = 5000;  // s
+constexpr double kRunStart = 5000;  // s
 
 // Two segments of a run that differs from its reference.
 DriveReport report() {
@@ -24,7 +26,7 @@ DriveReport report() {
       FrameResult frame;
       frame.index = i;
       frame.frame_id = kFirst + static_cast<uint32_t>(number) * kFrames / 2 + i;
-      frame.time = kStart + 0.05 * (frame.frame_id - kFirst);
+      frame.time = kRunStart + 0.05 * (frame.frame_id - kFirst);
       frame.model = true;
       if (number == 1) frame.v_ego = 20.0F;  // the speed is known for the second segment only
       segment.frames.push_back(frame);
@@ -98,6 +100,32 @@ TEST(Report, NaNComesBackFromASegment) {
   ASSERT_TRUE(back.frames[0].errors[0]);
   EXPECT_TRUE(std::isnan(back.frames[0].errors[0]->across));
   EXPECT_EQ(back.frames[0].errors[0]->heading_deg, 3);
+}
+
+// Another run's frames that a run is not asked for are left out, not those that it lacks.
+TEST_F(DriveTest, WhatARunIsNotAskedForIsNotMissing) {
+  using Ids = std::vector<uint32_t>;
+  for (const int n : {0, 1}) write_log(n, frames(static_cast<uint32_t>(5 + 8 * n), 8));
+  Route route = find_route((folder_ / "route").string());
+  const auto of = [](const Ids& ids) {
+    std::vector<ModelRecord> out;
+    for (const uint32_t id : ids) out.emplace_back().frame_id = id;
+    return out;
+  };
+  const auto left = [&](const Ids& ours) {
+    std::vector<ModelRecord> reference = of(frames(4, 17));
+    leave_out_unasked(route, options_, of(ours), reference);
+    Ids out;
+    for (const ModelRecord& record : reference) out.push_back(record.frame_id);
+    return out;
+  };
+  EXPECT_EQ(left(frames(5, 16)), frames(5, 16)) << "the route begins with frame 5";
+  EXPECT_EQ(left(frames(7, 3)), frames(5, 16));
+  options_.limit = 3;
+  EXPECT_EQ(left({6, 14, 15}), (Ids{5, 6, 7, 14, 15})) << "13 is the frame behind those that were left out";
+  EXPECT_EQ(left({5, 6, 7, 13, 14}), (Ids{5, 6, 7, 13, 14, 15}));
+  route.segments.erase(route.segments.begin());
+  EXPECT_EQ(left({14}), (Ids{13, 14, 15}));
 }
 
 }  // namespace

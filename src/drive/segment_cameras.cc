@@ -64,6 +64,8 @@ const std::vector<IndexedFrame>& SegmentCameras::index() const {
   return road_index(*job_.segment, *job_.timeline, options());
 }
 
+uint64_t SegmentCameras::first_eof() const { return job_.timeline->first_moment.value_or(job_.first_eof); }
+
 int64_t SegmentCameras::expected() const {
   const int64_t all = index().empty() ? kSegmentFrames : std::ssize(index());
   return options().limit > 0 ? std::min(all, options().limit) : all;
@@ -86,7 +88,7 @@ void SegmentCameras::open_road(StreamOptions stream) {
   stream.road = stream.wide = !recorded_only();
   stream.picture = dumping();
   if (options().overlay && written()) stream.canvas_width = options().overlay_width;
-  road_.emplace(road_file_, cameras_.road, index(), *job_.timeline, stream, job_.first_eof);
+  road_.emplace(road_file_, cameras_.road, index(), *job_.timeline, stream, first_eof());
   road_camera_ = cameras_.road.scaled(road_->width(), road_->height());
 }
 
@@ -105,7 +107,7 @@ void SegmentCameras::open_wide(StreamOptions stream) {
   stream.picture = dumping();
   try {
     wide_.emplace(job_.segment->wide_video, cameras_.wide, moments("wide", job_.timeline->wide), *job_.timeline, stream,
-                  job_.first_eof);
+                  first_eof());
     wide_next_ = wide_->next();
   } catch (const Error& error) {
     say("{}; the road camera replaces the wide one", error.what());
@@ -119,7 +121,7 @@ void SegmentCameras::open_driver(StreamOptions stream) {
   stream.driver = true;
   try {
     driver_.emplace(job_.segment->driver_video, cameras_.driver, moments("driver", job_.timeline->driver),
-                    *job_.timeline, stream, job_.first_eof);
+                    *job_.timeline, stream, first_eof());
     driver_next_ = driver_->next();
   } catch (const Error& error) {
     say("{}; the driver is not monitored", error.what());
@@ -167,7 +169,10 @@ void SegmentCameras::finish(SegmentResult& result) {
   double driver_ms = 0;
   if (driver_)
     add_camera({"driver", segment.driver_video, log.driver, *driver_, driver_next_.has_value()}, driver_ms, result);
-  if (index().empty()) say("no encode index in the log: frames are numbered from 0, 50 ms apart");
+  if (index().empty()) {
+    say("no encode index in the log: frames are numbered from 0, 50 ms apart{}",
+        log.first_moment ? ", from the log's first carState or roadCameraState on" : "");
+  }
   result.notes.insert(result.notes.end(), notes_.begin(), notes_.end());
 }
 

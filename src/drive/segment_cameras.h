@@ -55,6 +55,7 @@ class SegmentCameras {
   bool written() const { return !job_.lanes[0].folder.empty(); }
   bool dumping() const { return !options().dump.empty() && written(); }
   const std::vector<IndexedFrame>& index() const;
+  uint64_t first_eof() const;  // of a camera whose encode index is not known
   StreamOptions stream_options(const std::optional<Vector3>& calibration) const;
   // A camera's own encode index, or, if the log has none, the road camera's, which is noted.
   const std::vector<IndexedFrame>& moments(std::string_view camera, const std::vector<IndexedFrame>& own);

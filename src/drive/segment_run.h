@@ -51,7 +51,7 @@ struct SegmentJob {
   Shares shares;
   int64_t first = 0;       // index of the first frame
   double route_start = 0;  // s of the device's clock at which the route began
-  uint64_t first_eof = 0;  // ns, if the log has no index with the first frame's time
+  uint64_t first_eof = 0;  // ns, if the log has neither an index nor Timeline::first_moment
   std::function<void(int64_t done)> progress = {};
 };
 

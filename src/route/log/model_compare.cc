@@ -186,7 +186,7 @@ bool ModelComparison::ok() const {
   const auto none = [&](Outcome outcome) {
     return std::none_of(fields.begin(), fields.end(), [&](const auto& f) { return f.outcome() == outcome; });
   };
-  return frames > 0 && none(Outcome::beyond) && !none(Outcome::within);
+  return frames > 0 && only_reference == 0 && none(Outcome::beyond) && !none(Outcome::within);
 }
 
 ModelComparison compare_models(std::span<const ModelRecord> ours, std::span<const ModelRecord> reference,

@@ -66,8 +66,8 @@ struct ModelComparison {
   int64_t driver_frames = 0;            // in both
   int64_t repeated = 0;                 // messages that a later one of the same frame replaced
   std::vector<FieldComparison> fields;  // as model_fields() has them
-  // At least one field was compared, and none is beyond its tolerance. Frames of only one side do not matter: a
-  // decimated log has one in forty.
+  // At least one field was compared, none is beyond its tolerance, and ours lacks no frame of the reference. Frames of
+  // only ours do not matter: a decimated log, as the reference, has one in forty.
   bool ok() const;
 };
 

@@ -148,7 +148,9 @@ std::string_view to_text(Outcome outcome) {
 std::string verdict(const ModelComparison& comparison) {
   return fmt::format("{} compared, {} only in ours, {} only in the reference: {}", count_of(comparison.frames, "frame"),
                      comparison.only_ours, comparison.only_reference,
-                     comparison.ok() ? "the same within the tolerances" : "not the same");
+                     comparison.ok()                  ? "the same within the tolerances"
+                     : comparison.only_reference == 0 ? "not the same"
+                                                      : "not the same, frames of the reference are missing");
 }
 
 std::vector<const FieldComparison*> shown_fields(const ModelComparison& comparison) {

@@ -28,4 +28,19 @@ inline void write_log(const std::filesystem::path& file, int events) {
   writer.commit();
 }
 
+// modelV2 of these frames, each with a carState.
+inline void write_models(const std::filesystem::path& file, uint32_t from, uint32_t to) {
+  LogWriter writer(file);
+  for (uint32_t id = from; id < to; ++id) {
+    capnp::MallocMessageBuilder message;
+    auto event = message.initRoot<cereal::Event>();
+    event.initModelV2().setFrameId(id);
+    writer.write(message);
+    capnp::MallocMessageBuilder other;
+    fill_car_state(other, 1);
+    writer.write(other);
+  }
+  writer.commit();
+}
+
 }  // namespace sparkpilot::drive

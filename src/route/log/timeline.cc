@@ -41,7 +41,12 @@ void take_index(cereal::EncodeIndex::Reader in, std::vector<IndexedFrame>& out) 
   out.push_back({in.getFrameId(), in.getSegmentId(), in.getTimestampSof(), eof});
 }
 
+void take_moment(uint64_t time, Timeline& out) {
+  if (time > 0) out.first_moment = std::min(time, out.first_moment.value_or(time));
+}
+
 void take_car(uint64_t time, cereal::CarState::Reader car, Timeline& out) {
+  take_moment(time, out);
   if (!std::isfinite(car.getVEgo()) || !std::isfinite(car.getSteeringAngleDeg())) return;
   out.car.add(time, {car.getVEgo(), car.getAEgo(), car.getSteeringAngleDeg(), car.getYawRate(), car.getLeftBlinker(),
                      car.getRightBlinker(), car.getSteeringPressed() || car.getGasPressed() || car.getBrakePressed()});
@@ -89,6 +94,7 @@ void take_device(const cereal::Event::Reader& event, Timeline& out) {
   } else if (event.which() == Kind::DEVICE_STATE) {
     take_device_type(event.getDeviceState().getDeviceType(), out);
   } else if (event.which() == Kind::ROAD_CAMERA_STATE) {
+    take_moment(event.getRoadCameraState().getTimestampEof(), out);
     out.sensor = enum_name(event.getRoadCameraState().getSensor(), {"unknown", "ar0231", "ox03c10", "os04c10"});
   } else {
     const auto car = event.getCarParams();

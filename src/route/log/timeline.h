@@ -85,6 +85,7 @@ struct Timeline {
   std::string device_type, sensor;  // from deviceState and roadCameraState; empty if the log has none
   std::string version, car_fingerprint, dongle_id;
   std::optional<double> steer_actuator_delay, longitudinal_actuator_delay;
+  std::optional<uint64_t> first_moment;  // the first carState's or, if it is earlier, roadCameraState's first frame's
   int64_t events = 0, bad_calibrations = 0, unreadable = 0;
   std::string damage;  // why the log ended early; empty if it did not
 };

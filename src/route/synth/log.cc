@@ -99,13 +99,15 @@ class Segment {
                  end = static_cast<double>(last_) / kFramesPerSecond;
     for (const Service& service : kServices) {
       if (!wanted(service.which)) continue;
+      // Without the full video's index the decimated log keeps the small one's: only they tell the frames' times.
+      const bool only = service.which == Which::Q_ROAD_ENCODE_IDX && !teller_.options.road_video;
+      const int decimation = only ? 1 : service.decimation;
       const auto from = static_cast<int64_t>(std::ceil(begin * service.rate - 1e-9));
       const auto to = static_cast<int64_t>(std::ceil(end * service.rate - 1e-9));
       for (int64_t i = from; i < to; ++i) {
         const double time = static_cast<double>(i) / service.rate;
         items.push_back({teller_.mono(time + service.delay), service.which, i,
-                         service.frame ? time : time + service.delay,
-                         service.decimation > 0 && i % service.decimation == 0});
+                         service.frame ? time : time + service.delay, decimation > 0 && i % decimation == 0});
       }
     }
     std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.mono < b.mono; });

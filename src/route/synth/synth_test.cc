@@ -107,6 +107,21 @@ TEST(Synth, RoutesHaveTheRatesOfADevice) {
   EXPECT_EQ(kinds(route.segments[1].folder / "rlog.zst").at("modelV2"), 40);
 }
 
+TEST(Synth, TheDecimatedLogHasTheIndexOfTheOnlyVideo) {
+  SynthOptions options;
+  options.seconds = 1;
+  const SynthDrive drive(options);
+  for (const bool full : {true, false}) {
+    synth::LogOptions log;
+    log.frames = drive.frames(), log.road_video = full;
+    int indices = 0;
+    synth::segment_events(drive.world(), log, 0, [&](capnp::MessageBuilder& message, bool decimated) {
+      indices += decimated && message.getRoot<cereal::Event>().isQRoadEncodeIdx() ? 1 : 0;
+    });
+    EXPECT_EQ(indices, full ? 0 : 20);
+  }
+}
+
 // The path from the log's poses equals the plan of every frame, for each kind of pose message in the log.
 TEST(Synth, PlansAreThePathOfTheLog) {
   const TempFolder folder;
