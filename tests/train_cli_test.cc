@@ -224,7 +224,7 @@ TEST_F(TrainCli, ARefusedRunChangesNothing) {
   EXPECT_EQ(unjudged.code, 0) << unjudged.err;
   EXPECT_NE(unjudged.err.find("no samples for validation: no evaluations"), std::string::npos) << unjudged.err;
   // The same where there is a route for validation, of which no clip was made.
-  json info = json::parse(read_text(few + "/dataset.json"));
+  auto info = nlohmann::ordered_json::parse(read_text(few + "/dataset.json"));  // its identity is of what is in order
   info["routes"].push_back({{"name", "not made"}, {"split", "validation"}});
   write_text(few + "/dataset.json", info.dump());
   EXPECT_EQ(parsed(on_few + "--threads 1 --batch 1 --rank 1 " + out("not_made"))["updates"], 1);
