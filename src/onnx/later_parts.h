@@ -6,8 +6,8 @@
 
 namespace sparkpilot {
 
-// Whether the node has something that its op did not have in that opset, a value of a default aside, or is one that ONNX
-// no longer had; and whether that is an element type. Of ai.onnx's ops; bodies are not looked into.
+// Whether the node has something that its op did not have in that opset, a value of a default aside, or is an op that
+// ONNX no longer had; and whether it has an element type that came later. Of ai.onnx's ops; bodies are not looked into.
 bool needs_later_parts(const Graph& graph, const Node& node, int opset);
 bool has_later_type(const Graph& graph, const Node& node, int opset);
 
