@@ -276,6 +276,8 @@ std::vector<OpCase> cases() {
   for (const char* step : {"add:3", "mul:3", "add:4", "mul:4", "add:5", "mul:5"}) {
     all.push_back(epilogue_case(step, {step}));
   }
+  all.push_back(epilogue_case("two_of_a_kind", {"leaky_relu:0.3", "relu"}));
+  all.push_back(epilogue_case("two_limits", {"clip:-2:2", "silu", "clip:0:1"}));
   all.push_back(epilogue_case("layer_scale_residual", {"mul:4", "add:3", "gelu_erf"}));
   all.push_back(epilogue_case("channels_first", {"mul:4", "add:3", "relu"}, 0));
   all.push_back(epilogue_case("channels_first_channel", {"mul:4", "hard_swish"}, 0));

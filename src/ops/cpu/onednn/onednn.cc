@@ -71,6 +71,16 @@ int PostOps::binary(dnnl::algorithm algorithm, const Desc& operand) {
   return DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(ops_.size()) - 1) | DNNL_ARG_SRC_1;
 }
 
+bool PostOps::confuses() const {
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    for (size_t j = 0; j < i && !ops_[i].operand; ++j) {
+      const bool same = ops_[i].alpha == ops_[j].alpha && ops_[i].beta == ops_[j].beta;
+      if (!ops_[j].operand && ops_[i].algorithm == ops_[j].algorithm && !same) return true;
+    }
+  }
+  return false;
+}
+
 dnnl::post_ops PostOps::get() const {
   dnnl::post_ops all;
   for (const Op& op : ops_) {
@@ -131,7 +141,7 @@ std::optional<Appended> append(PostOps& post_ops, const Epilogue& epilogue, cons
         result.loses_nan = step;
         result.without_it = post_ops;
       }
-      if (!append_activation(post_ops, step)) return {};
+      if (!append_activation(post_ops, step) || post_ops.confuses()) return {};
       continue;
     }
     const DType dtype = p.is_constant(static_cast<size_t>(step.input)) ? DType::f32 : step.dtype;

@@ -42,6 +42,9 @@ class PostOps {
   void eltwise(dnnl::algorithm algorithm, float alpha = 0, float beta = 0);
   // Returns the name of the argument that carries the other operand.
   int binary(dnnl::algorithm algorithm, const Desc& operand);
+  // Whether two elementwise functions are one of oneDNN's with other parameters: its kernels compute the first twice
+  // (2.6 keeps them by algorithm).
+  bool confuses() const;
   dnnl::post_ops get() const;
 
  private:
