@@ -206,6 +206,7 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
   if (settings.target_error || settings.budget) {
     const std::vector<Choosing::Move> moves = choosing.moves(layers, progress);
     size_t count = 0;
+    std::vector<double> errors;  // with so many moves, if they were measured
     if (settings.budget) {
       while (bytes_with(after(moves, count)) > *settings.budget) {
         if (count == moves.size()) {
@@ -219,16 +220,18 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
         const double left = static_cast<double>(too_many - count) / static_cast<double>(moves.size() + 1);
         progress("looking for what the target allows", 1 - left);
         const size_t middle = (count + too_many) / 2;
-        const std::vector<double> errors = choosing.errors_of(after(moves, middle), samples.count);
-        const double worst = std::max(std::ranges::max(errors), likely_worst(errors, samples.groups).error);
-        (worst <= *settings.target_error ? count : too_many) = middle;
+        std::vector<double> tried = choosing.errors_of(after(moves, middle), samples.count);
+        const double worst = std::max(std::ranges::max(tried), likely_worst(tried, samples.groups).error);
+        const bool fits = worst <= *settings.target_error;
+        (fits ? count : too_many) = middle;
+        if (fits) errors = std::move(tried);
       }
     }
     if (count == 0 && settings.target_error) {
       if (!std::isfinite(std::ranges::max(choosing.errors_of({}, samples.count)))) {
         fail("the model's own outputs hold NaN on these samples, so no error can be measured");
       }
-      const std::vector<double> errors = choosing.errors_of(after(moves, 1), samples.count);
+      errors = choosing.errors_of(after(moves, 1), samples.count);
       fail(
           "an error of at most {} leaves no weights in less than 32 bits: {} alone in fp8 gives up to {:.3g} on these "
           "samples, likely {:.3g} on others",
@@ -236,7 +239,7 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
           likely_worst(errors, samples.groups).error);
     }
     plan = after(moves, count);
-    const std::vector<double> errors = choosing.errors_of(plan, samples.count);
+    if (errors.empty()) errors = choosing.errors_of(plan, samples.count);
     out.error = std::ranges::max(errors);
     out.likely_worst = likely_worst(errors, samples.groups);
   }

@@ -122,9 +122,7 @@ class Computation {
   }
 
   static bool has_answer(const std::vector<sim::ResultRow>& rows) {
-    return std::ranges::any_of(rows, [](const sim::ResultRow& row) {
-      return std::ranges::any_of(row.values, [](const auto& value) { return value.has_value(); });
-    });
+    return std::ranges::any_of(rows, &sim::ResultRow::has_figures);
   }
 
   void keep(std::vector<sim::ResultRow> rows) {

@@ -205,7 +205,7 @@ void add_log(Drive& drive, const fs::path& log, const std::function<void(const s
   if (note) std::for_each(notes.begin(), notes.end(), note);
 }
 
-// The folder's segments with numbers of `wanted`'s; all without it, or if there are none.
+// The folder's segments whose numbers segments of `wanted` have; all if it is null or no number agrees.
 std::vector<const drive::Segment*> segments_of(const drive::Route& folder, const drive::Route* wanted) {
   std::vector<const drive::Segment*> all, some;
   for (const drive::Segment& segment : folder.segments) {

@@ -299,8 +299,7 @@ constexpr Check kDriverChecks[] = {
       "An older driver does not know the GPU, or does not use all of its features.",
       "Ubuntu: sudo apt install nvidia-driver-580-open && sudo reboot; Debian: nvidia-driver from non-free, or "
       "nvidia-open from NVIDIA's own repository; WSL: update NVIDIA's driver in Windows, then wsl --shutdown; a "
-      "container: "
-      "its host's driver; on a DGX Spark: update DGX OS in DGX Dashboard"},
+      "container: its host's driver; on a DGX Spark: update DGX OS in DGX Dashboard"},
      too_old},
     {{"driver.toolkit_major", "The driver supports the toolkit's CUDA", Impact::fatal,
       "Programs built with a toolkit of a newer major version than the driver supports do not start.",

@@ -148,10 +148,10 @@ Tensor table_of(Edit& edit, std::span<const NodeId> chain) {
       // The chain's own input may be constant too.
       const bool running = id == chain[0] && i == 0;
       const Tensor* constant = running || !node.inputs[i].present() ? nullptr : edit.constant(node.inputs[i]);
+      inputs.push_back(constant ? *constant : node.inputs[i].present() ? value : Tensor());
+      // One number beside an image of any rank; here the image has rank 1.
       if (constant && constant->elements() == 1 && constant->shape().rank() > 1) {
-        inputs.push_back(constant->reshaped(Shape{1}));  // one number beside any rank, here of rank 1
-      } else {
-        inputs.push_back(constant ? *constant : node.inputs[i].present() ? value : Tensor());
+        inputs.back() = constant->reshaped(Shape{1});
       }
     }
     value = evaluate(node, inputs)[0];

@@ -195,8 +195,7 @@ bool try_l2(Edit& edit, NodeId id, size_t order) {
   }
   if (axis < 0 || static_cast<float>(epsilon) <= 0 || !(edit.shape(y) == edit.shape(x))) return false;
   // The length must broadcast to all elements along the axis and to no others: one value per vector.
-  if (!edit.known(before_expand)) return false;
-  if (!(edit.shape(before_expand) == edit.shape(x).with(axis, 1))) return false;
+  if (!edit.known(before_expand) || !(edit.shape(before_expand) == edit.shape(x).with(axis, 1))) return false;
   if (!region.closed(y)) return false;
   edit.replace(y, edit.make(id, "sparkpilot::L2Normalize", {x},
                             {{"axis", int64_t{axis}}, {"epsilon", static_cast<float>(epsilon)}}));

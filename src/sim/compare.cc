@@ -291,7 +291,7 @@ void compare_figures(const std::vector<Pair>& pairs, const std::vector<Column>& 
 constexpr int kWithoutFigures = 2;
 int failure_rank(const ResultRow& row) {
   if (row.passed) return 0;
-  return std::ranges::any_of(row.values, [](const auto& value) { return value.has_value(); }) ? 1 : kWithoutFigures;
+  return row.has_figures() ? 1 : kWithoutFigures;
 }
 
 NamedPair named_pair(const Pair& pair) {

@@ -4,6 +4,7 @@
 // docs/simulation.md describes both. They may have been written by others: what is read is bounded and checked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -62,6 +63,10 @@ struct ResultRow {
   std::string reason;                         // why it did not pass; empty if it did
   std::vector<std::optional<double>> values;  // one for each of RunInfo::metrics; empty: not measured
   bool operator==(const ResultRow&) const = default;
+  // Without any the algorithm failed.
+  bool has_figures() const {
+    return std::ranges::any_of(values, [](const auto& value) { return value.has_value(); });
+  }
 };
 
 struct Results {

@@ -12,9 +12,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // The algorithm failed, so that there is no figure.
-bool has_failed(const ResultRow& row) {
-  return !row.passed && std::ranges::none_of(row.values, [](const auto& value) { return value.has_value(); });
-}
+bool has_failed(const ResultRow& row) { return !row.passed && !row.has_figures(); }
 
 WorstWorld nearest_bound(const ResultRow& row, std::span<const std::string> metrics, const Scenario& scenario) {
   WorstWorld worst;

@@ -283,13 +283,12 @@ class SyntheticBuilder {
     take_inputs(inputs, step);
     step.pictures = one.pictures;
     step.curvature = static_cast<float>(one.truth.desired_curvature);
-    if (folder_.info().teacher && !teacher_runs(one.frame)) {
-      inputs.unread = true;
-      folder_.model().step(inputs);
-    } else if (folder_.info().teacher) {
+    inputs.unread = !teacher_runs(one.frame);
+    if (!inputs.unread) {
       inputs.road = std::span(*one.pictures).first(drive::kFrameBytes);
       inputs.wide = std::span(*one.pictures).subspan(drive::kFrameBytes);
-      folder_.model().step(inputs);
+    }
+    if (folder_.info().teacher && folder_.model().step(inputs)) {
       const drive::ModelOutputs& outputs = folder_.model().outputs();
       step.features.assign(outputs.hidden_state.begin(), outputs.hidden_state.end());
       step.curvature = outputs.desired_curvature.value_or(folder_.model().action().curvature);
