@@ -1,7 +1,9 @@
 #include "route/contract/frame.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
 #include "route/contract/frame_plane.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -218,6 +220,27 @@ void DrivingFrame(const Planes& planes, const FloatWarp& luma, const FloatWarp& 
   else driving_frame<false>(planes, luma, chroma, out);
 }
 
+void PackFrame(const Planes& p, uint8_t* out) {
+  const hn::CappedTag<uint8_t, 32> d;
+  constexpr size_t kPlane = size_t{kFrameHeight} * kFrameWidth;
+  static_assert(kFrameWidth % 32 == 0);  // whole vectors
+  for (int y = 0; y < 2 * kFrameHeight; ++y) {
+    const uint8_t* row = p.y.data + static_cast<ptrdiff_t>(y) * p.y.stride;
+    uint8_t* to = out + static_cast<size_t>(y % 2) * kPlane + static_cast<size_t>(y / 2) * kFrameWidth;
+    for (size_t x = 0; x < kFrameWidth; x += hn::Lanes(d)) {
+      hn::Vec<decltype(d)> even, odd;
+      hn::LoadInterleaved2(d, row + 2 * x, even, odd);
+      hn::StoreU(even, d, to + x);
+      hn::StoreU(odd, d, to + 2 * kPlane + x);
+    }
+  }
+  for (int y = 0; y < kFrameHeight; ++y) {
+    uint8_t* to = out + 4 * kPlane + static_cast<size_t>(y) * kFrameWidth;
+    std::copy_n(p.u.data + static_cast<ptrdiff_t>(y) * p.u.stride, kFrameWidth, to);
+    std::copy_n(p.v.data + static_cast<ptrdiff_t>(y) * p.v.stride, kFrameWidth, to + kPlane);
+  }
+}
+
 void DriverFrame(const Plane& plane, const FloatWarp& warp, Sampling sampling, const uint8_t* border, uint8_t* out) {
   const uint8_t value = border ? *border : 0;
   if (sampling == Sampling::bilinear) {
@@ -238,6 +261,7 @@ namespace sparkpilot::drive {
 
 HWY_EXPORT(DrivingFrame);
 HWY_EXPORT(DriverFrame);
+HWY_EXPORT(PackFrame);
 
 void prepare_frame(const YuvView& picture, const Matrix3& warp, Sampling sampling, std::span<uint8_t> out) {
   const Planes planes = checked_planes(picture, out.size(), kFrameBytes);
@@ -245,6 +269,15 @@ void prepare_frame(const YuvView& picture, const Matrix3& warp, Sampling samplin
   if (planes.u.width < 2 || planes.u.height < 2) return prepare_frame_reference(picture, warp, sampling, out);
   const FloatWarp luma = float_warp(warp);
   HWY_DYNAMIC_DISPATCH(DrivingFrame)(planes, luma, chroma_warp(luma, sampling), sampling, out.data());
+}
+
+void pack_frame(const YuvView& picture, std::span<uint8_t> out) {
+  const Planes planes = checked_planes(picture, out.size(), kFrameBytes);
+  if (planes.y.width != kModelWidth || planes.y.height != kModelHeight) {
+    fail("a picture of {} x {} cannot be packed: expected {} x {}", planes.y.width, planes.y.height, kModelWidth,
+         kModelHeight);
+  }
+  HWY_DYNAMIC_DISPATCH(PackFrame)(planes, out.data());
 }
 
 void prepare_driver_frame(const YuvView& picture, const Matrix3& warp, Sampling sampling, std::optional<uint8_t> border,

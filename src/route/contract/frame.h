@@ -44,6 +44,9 @@ enum class Sampling {
 // whose planes are longer than 2^31 bytes, or that is empty or odd.
 void prepare_frame(const YuvView& picture, const Matrix3& warp, Sampling sampling, std::span<uint8_t> out);
 
+// A picture of kModelWidth x kModelHeight as it is: the bytes of prepare_frame() with the identity.
+void pack_frame(const YuvView& picture, std::span<uint8_t> out);
+
 // The same, written plainly: prepare_frame must give the same bits.
 void prepare_frame_reference(const YuvView& picture, const Matrix3& warp, Sampling sampling, std::span<uint8_t> out);
 

@@ -152,6 +152,18 @@ TEST(Frame, PacksTheModelsChannels) {
   }
 }
 
+TEST(Frame, PacksAPictureAsItIs) {
+  const Picture picture(512, 256, pattern, 7, 3);
+  const Frame expected = prepare(picture.view(), {1, 0, 0, 0, 1, 0, 0, 0, 1}, Sampling::nearest, true);
+  for_each_target([&] {
+    Frame out(kFrameBytes);
+    pack_frame(picture.view(), out);
+    EXPECT_EQ(out, expected);
+  });
+  Frame out(kFrameBytes);
+  EXPECT_THROW(pack_frame(Picture(514, 256, pattern).view(), out), Error);
+}
+
 TEST(Frame, RoundsHalfwayToEvenOrUp) {
   constexpr size_t kThirdChannel = size_t{2} * kFrameHeight * kFrameWidth;
   const Picture ramp(512, 256, [](int, size_t at) { return static_cast<uint8_t>(at); });

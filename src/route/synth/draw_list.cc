@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "route/synth/blob.h"
+
 namespace sparkpilot::drive::synth {
 namespace {
 
@@ -133,18 +135,19 @@ void paint_ellipse(const Shape& shape, const Plane& plane, uint8_t* second, cons
     const auto shaded = [&](float Colour::*channel) {
       return shape.top.*channel + share * (shape.bottom.*channel - shape.top.*channel);
     };
-    const float colour = luma ? shaded(&Colour::y) : shaded(&Colour::u), other = shaded(&Colour::v);
+    BlobRow blob;
     const ptrdiff_t start = static_cast<ptrdiff_t>(row) * plane.stride;
-    for (int i = from; i <= to; ++i) {
-      const float dx = static_cast<float>(i) * plane.scale + plane.shift - middle.x, u = dx * by_x;
-      const float grain = plain ? 0 : noise.at(dx * texel + ox, (y - middle.y) * texel + oy, level, level);
-      const float edge = 1 - u * u - v * v + 0.9F * grain;
-      const float cover = plain ? clamped(edge, 0.0F, 1.0F) : clamped(0.5F + edge * soft, 0.0F, 1.0F);
-      if (cover <= 0) continue;
-      plane.data[start + i] =
-          mixed(plane.data[start + i], colour + (luma ? shape.rough * grain : 0), cover * shape.alpha);
-      if (!luma) second[start + i] = mixed(second[start + i], other, cover * shape.alpha);
+    blob.samples = plane.data + start, blob.second = luma ? nullptr : second + start;
+    blob.from = from, blob.to = to + 1, blob.scale = plane.scale, blob.shift = plane.shift;
+    blob.middle = middle.x, blob.by_x = by_x, blob.above = 1 - v * v;
+    blob.colour = luma ? shaded(&Colour::y) : shaded(&Colour::u), blob.other = shaded(&Colour::v);
+    blob.alpha = shape.alpha;
+    if (!plain) {
+      blob.map = &noise.map(level, level);
+      blob.texel = texel, blob.noise_x = ox, blob.noise_y = (y - middle.y) * texel + oy;
+      blob.soft = soft, blob.rough = luma ? shape.rough : 0;
     }
+    paint_blob_row(blob);
   }
 }
 

@@ -33,8 +33,8 @@ float smooth(uint32_t seed, int octave, int x, int y) {
 }  // namespace
 
 Noise::Noise(uint32_t seed, float rough) {
-  // Sides 256, 128, ... 1: the sum of all pairs.
-  texels_.resize(static_cast<size_t>(2 * kSize - 1) * (2 * kSize - 1));
+  // Sides of 256, 128, ... 1, and one more: the sum of all pairs.
+  texels_.resize(static_cast<size_t>(2 * kSize - 1 + kLevels) * (2 * kSize - 1 + kLevels) + sizeof(int32_t));
   std::vector<std::vector<float>> across(kLevels);
   std::vector<float> base(static_cast<size_t>(kSize) * kSize);
   for (int y = 0; y < kSize; ++y) {
@@ -56,8 +56,10 @@ Noise::Noise(uint32_t seed, float rough) {
                          1.0F / static_cast<float>(1 << ly),
                          static_cast<int>(width) - 1,
                          static_cast<int>(height) - 1,
-                         kLevels - 1 - lx};
-      for (size_t i = 0; i < width * height; ++i) *at++ = static_cast<int8_t>(rows[i] * 127);
+                         static_cast<int>(width) + 1};
+      for (size_t y = 0; y <= height; ++y) {
+        for (size_t x = 0; x <= width; ++x) *at++ = static_cast<int8_t>(rows[y % height * width + x % width] * 127);
+      }
       for (size_t y = 0; y + 1 < height; y += 2) {
         for (size_t x = 0; x < width; ++x) {
           rows[y / 2 * width + x] = 0.5F * (rows[y * width + x] + rows[(y + 1) * width + x]);

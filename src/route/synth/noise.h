@@ -2,6 +2,8 @@
 // of rough ground, at any angle.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -13,12 +15,13 @@ class Noise {
 
   // `rough` is the weight of the finest grain relative to the coarser ones, 0 to 1.
   Noise(uint32_t seed, float rough);
+  Noise(const Noise&) = delete;
+  Noise& operator=(const Noise&) = delete;
 
-  // The level whose texels are as long as `texels` finest ones.
+  // The level whose texels are as long as `texels` finest ones: of 1.5 times a power of two the exponent, rounded up.
   static int level(float texels) {
-    int level = 0;
-    while (level + 1 < kLevels && texels > 1.5F) texels *= 0.5F, ++level;
-    return level;
+    const auto rounded = static_cast<int>((std::bit_cast<uint32_t>(std::fabs(texels)) + 0x3fffff) >> 23) - 127;
+    return rounded < 0 ? 0 : rounded < kLevels ? rounded : kLevels - 1;
   }
   // Between -1 and 1, bilinear, at (x, y) in finest texels, averaged to the levels along x and y.
   float at(float x, float y, int level_x, int level_y) const {
@@ -26,20 +29,23 @@ class Noise {
     const float fx = x * map.scale_x, fy = y * map.scale_y;
     const int ix = static_cast<int>(fx) - (fx < 0), iy = static_cast<int>(fy) - (fy < 0);
     const float u = fx - static_cast<float>(ix), v = fy - static_cast<float>(iy);
-    const int x0 = ix & map.mask_x, x1 = (ix + 1) & map.mask_x;
-    const int8_t* row0 = map.texels + ((iy & map.mask_y) << map.shift);
-    const int8_t* row1 = map.texels + (((iy + 1) & map.mask_y) << map.shift);
-    const float top = static_cast<float>(row0[x0]) + u * static_cast<float>(row0[x1] - row0[x0]);
-    const float bottom = static_cast<float>(row1[x0]) + u * static_cast<float>(row1[x1] - row1[x0]);
+    const int8_t* row0 = map.texels + ((iy & map.mask_y) * map.stride + (ix & map.mask_x));
+    const int8_t* row1 = row0 + map.stride;
+    const float top = static_cast<float>(row0[0]) + u * static_cast<float>(row0[1] - row0[0]);
+    const float bottom = static_cast<float>(row1[0]) + u * static_cast<float>(row1[1] - row1[0]);
     return (top + v * (bottom - top)) * (1.0F / 127);
   }
 
- private:
+  // Its first column and its first row are there again behind the last ones, so that a texel's neighbours are always
+  // next to it; four bytes may be read at each texel.
   struct Level {
     const int8_t* texels;
     float scale_x, scale_y;
-    int mask_x, mask_y, shift;
+    int mask_x, mask_y, stride;
   };
+  const Level& map(int level_x, int level_y) const { return levels_[level_x][level_y]; }
+
+ private:
   std::vector<int8_t> texels_;
   Level levels_[kLevels][kLevels];
 };

@@ -51,7 +51,7 @@ struct Job {
     const auto v = static_cast<float>(row);
     at.from = shader.light(static_cast<float>(u), v, a.range),
     at.to = shader.light(static_cast<float>(u + kSpan), v, b.range);
-    for (int i = 0; i < out.count; ++i) {
+    for (int i = 0; i < kSpan; ++i) {
       const float share = static_cast<float>(i) * (1.0F / kSpan);
       at.s[i] = a.s + share * (b.s - a.s), at.d[i] = a.d + share * (b.d - a.d);
     }
@@ -72,12 +72,12 @@ struct Job {
       const GroundMap::Node node = map.trace(x, v, start);
       if (node.range >= GroundMap::kFar) continue;
       GroundPixels at;
-      at.s[0] = node.s, at.d[0] = node.d, at.range = node.range;
+      std::ranges::fill(at.s, node.s), std::ranges::fill(at.d, node.d);
+      at.range = node.range;
       at.reach_d = node.range / static_cast<float>(view.camera().focal_length);
       at.reach_s = std::min(60.0F, at.reach_d * node.range);
       at.from = at.to = shader.light(x, v, node.range);
       Pixels one;
-      one.count = 1;
       shader.ground(at, one);
       out.y[i] = one.y[0], out.u[i] = one.u[0], out.v[i] = one.v[0];
     }
@@ -87,8 +87,13 @@ struct Job {
     const int width = view.camera().width;
     uint8_t* luma = picture.y() + static_cast<ptrdiff_t>(row) * width + u;
     const float* noise = grain.data() + (hash(dice, static_cast<uint32_t>(row), static_cast<uint32_t>(u)) & kGrains);
-    for (int i = 0; i < pixels.count; ++i)
-      luma[i] = static_cast<uint8_t>(clamped(pixels.y[i] + noise[i], 4.0F, 251.0F));
+    if (pixels.count == kSpan) {
+      put_luma(pixels.y, noise, luma);
+    } else {
+      uint8_t whole[kSpan];
+      put_luma(pixels.y, noise, whole);
+      std::copy_n(whole, pixels.count, luma);
+    }
     if (row % 2 != 0) return;
     const ptrdiff_t at = static_cast<ptrdiff_t>(row / 2) * (width / 2) + u / 2;
     for (int i = 0; i + 1 < pixels.count; i += 2) {
@@ -104,6 +109,7 @@ struct Job {
 
 Renderer::Renderer(const World& world)
     : world_(world),
+      road_(world.road()),
       fine_(static_cast<uint32_t>(world.options().seed) + 11, 0.85F),
       rough_(static_cast<uint32_t>(world.options().seed) + 12, 0.25F) {
   const Road& road = world.road();
@@ -141,7 +147,7 @@ void Renderer::draw(double time, const Pose& pose, const View& view, YuvImage& p
   const Camera& camera = view.camera();
   if (picture.width() != camera.width || picture.height() != camera.height)
     picture = YuvImage(camera.width, camera.height);
-  const Strip strip(world_, pose);
+  const Strip strip(world_, road_, pose);
   const GroundMap map(view, strip);
   const Shader shader(world_, strip, view, fine_, rough_, asphalt_);
   DrawList list(view);

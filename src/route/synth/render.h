@@ -29,6 +29,7 @@ class Renderer {
   void draw(double time, const Pose& pose, const View& view, YuvImage& picture) const;
 
   const World& world_;
+  RoadTable road_;
   Noise fine_, rough_;
   std::vector<float> asphalt_;  // brightness across the road, from left edge to right edge
   std::vector<float> grain_;

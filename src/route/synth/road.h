@@ -40,6 +40,8 @@ class Road {
   // North, east, down of the ground at (s, d).
   Vector3 place(double s, double d) const;
 
+  double first() const { return first_; }
+  double last() const { return first_ + static_cast<double>(knots_.size() - 2); }
   RoadKind kind() const { return kind_; }
   bool keep_left() const { return side_ < 0; }
   double side() const { return side_; }  // +1: traffic keeps right

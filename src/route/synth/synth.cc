@@ -184,8 +184,7 @@ void SynthDrive::draw(int64_t index, const Camera& camera, YuvImage& picture) co
 
 void SynthDrive::draw_model_frame(int64_t index, bool big, YuvImage& scratch, std::span<uint8_t> out) const {
   renderer_.draw_model_frame(static_cast<double>(index) / synth::kFramesPerSecond, big, scratch);
-  // The identity: only packed.
-  prepare_frame(scratch.view(), {1, 0, 0, 0, 1, 0, 0, 0, 1}, Sampling::nearest, out);
+  pack_frame(scratch.view(), out);
 }
 
 void SynthDrive::frame(int64_t index, SynthFrame& frame) const {

@@ -3,8 +3,10 @@
 
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -16,6 +18,7 @@
 #include "route/log/reader.h"
 #include "route/log/timeline.h"
 #include "route/synth/log.h"
+#include "route/synth/noise.h"
 #include "route/test_files.h"
 #include "route/video/reader.h"
 
@@ -54,12 +57,34 @@ uint64_t log_hash(uint64_t seed, int threads) {
 }
 
 TEST(Synth, TheSameBitsOnEveryMachineAndForAnyNumberOfThreads) {
-  EXPECT_EQ(picture_hash(1, synth::Light::day, 1), 17638176768495611264ULL);
+  EXPECT_EQ(picture_hash(1, synth::Light::day, 1), 16052971396420887889ULL);
   EXPECT_EQ(picture_hash(1, synth::Light::day, 2), picture_hash(1, synth::Light::day, 1));
-  EXPECT_EQ(picture_hash(7, synth::Light::night, 3), 9603423222750057091ULL);
+  EXPECT_EQ(picture_hash(7, synth::Light::night, 3), 1204078041498246614ULL);
+  for (int bit = 0; bit < 63; ++bit) {  // each instruction set of this machine
+    const int64_t target = int64_t{1} << bit;
+    if (!(hwy::SupportedTargets() & target & HWY_TARGETS)) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    EXPECT_EQ(picture_hash(3, synth::Light::dusk, 1), 9824187381500346500ULL) << hwy::TargetName(target);
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
   EXPECT_EQ(log_hash(1, 1), 11857939744538931810ULL);
   EXPECT_EQ(log_hash(1, 2), log_hash(1, 1));
   EXPECT_NE(log_hash(2, 1), log_hash(1, 1));
+}
+
+// Levels halve: of 1.5 texels times a power of two that is the level, of more the next.
+TEST(SynthNoise, LevelsAreAsCoarseAsAPixel) {
+  for (const float texels : {0.0F, 1e-9F, 1.0F, 1.4999999F, 1.5F}) EXPECT_EQ(synth::Noise::level(texels), 0) << texels;
+  for (int level = 1; level < synth::Noise::kLevels; ++level) {
+    const float least = 1.5F * static_cast<float>(1 << (level - 1));
+    EXPECT_EQ(synth::Noise::level(least), level - 1);
+    EXPECT_EQ(synth::Noise::level(std::nextafter(least, 1e9F)), level);
+    EXPECT_EQ(synth::Noise::level(2 * least), level);
+  }
+  for (const float texels : {1e4F, 1e30F, std::numeric_limits<float>::infinity()})
+    EXPECT_EQ(synth::Noise::level(texels), synth::Noise::kLevels - 1) << texels;
 }
 
 std::map<std::string, int> kinds(const std::filesystem::path& path) {

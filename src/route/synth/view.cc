@@ -8,39 +8,61 @@
 namespace sparkpilot::drive::synth {
 namespace {
 
-constexpr float kRowStep = 0.5F, kBehind = 12;
+constexpr float kRowStep = RoadTable::kStep, kBehind = 12;
 
 Vector3 ahead_of(const Pose& pose) { return {pose.ned_from_calib[0], pose.ned_from_calib[3], pose.ned_from_calib[6]}; }
 
 }  // namespace
 
-Strip::Strip(const World& world, const Pose& pose)
+RoadTable::RoadTable(const Road& road) : first_(road.first()) {
+  const auto count = static_cast<size_t>((road.last() - road.first()) / kStep) + 1;
+  rows_.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const double s = first_ + static_cast<double>(i) * kStep;
+    const RoadPoint point = road.at(s);
+    const SinCos heading = sin_cos(point.heading);
+    rows_.push_back({point.north,
+                     point.east,
+                     point.height,
+                     heading.cos,
+                     heading.sin,
+                     static_cast<float>(point.curvature),
+                     {static_cast<float>(road.bank(s, 0)), static_cast<float>(road.bank(s, 1))}});
+  }
+}
+
+int64_t RoadTable::index(double s) const { return static_cast<int64_t>(std::floor((s - first_) / kStep)); }
+
+const RoadTable::Row& RoadTable::at(int64_t index) const {
+  return rows_[static_cast<size_t>(clamped<int64_t>(index, 0, std::ssize(rows_) - 1))];
+}
+
+Strip::Strip(const World& world, const RoadTable& table, const Pose& pose)
     : origin_(pose.s),
       left_edge_(static_cast<float>(world.road().left_edge())),
       right_edge_(static_cast<float>(world.road().right_edge())) {
   const Vector3 ahead = ahead_of(pose);
   const double level = std::sqrt(ahead[0] * ahead[0] + ahead[1] * ahead[1]);
   const double c = ahead[0] / level, s = ahead[1] / level;
-  const auto count = static_cast<size_t>((kReach + kBehind + 40) / kRowStep);
-  rows_.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    const double along = pose.s - kBehind + static_cast<double>(i) * kRowStep;
-    const RoadPoint point = world.road().at(along);
-    const double north = point.north - pose.position[0], east = point.east - pose.position[1];
-    const SinCos heading = sin_cos(point.heading);
-    rows_.push_back(
-        {static_cast<float>(c * north + s * east),
-         static_cast<float>(c * east - s * north),
-         static_cast<float>(c * heading.cos + s * heading.sin),
-         static_cast<float>(c * heading.sin - s * heading.cos),
-         static_cast<float>(point.curvature),
-         static_cast<float>(-point.height - pose.position[2]),
-         {static_cast<float>(world.road().bank(along, 0)), static_cast<float>(world.road().bank(along, 1))}});
+  const auto count = static_cast<int64_t>((kReach + kBehind + 40) / kRowStep);
+  const int64_t begin = table.index(pose.s - kBehind);
+  first_ = static_cast<float>(table.s(begin) - pose.s);
+  rows_.reserve(static_cast<size_t>(count));
+  for (int64_t i = begin; i < begin + count; ++i) {
+    const RoadTable::Row& row = table.at(i);
+    const double north = row.north - pose.position[0], east = row.east - pose.position[1];
+    rows_.push_back({static_cast<float>(c * north + s * east),
+                     static_cast<float>(c * east - s * north),
+                     static_cast<float>(c * row.cos + s * row.sin),
+                     static_cast<float>(c * row.sin - s * row.cos),
+                     row.curvature,
+                     static_cast<float>(-row.height - pose.position[2]),
+                     {row.bank[0], row.bank[1]}});
   }
 }
 
 inline Strip::Between Strip::between(float s) const {
-  const float place = clamped((s + kBehind) * (1 / kRowStep), 0.0F, static_cast<float>(rows_.size() - 2));
+  const float place = clamped((s - first_) * (1 / kRowStep), 0.0F, static_cast<float>(rows_.size() - 2));
   const auto i = static_cast<size_t>(place);
   return {rows_[i], rows_[i + 1], place - static_cast<float>(i)};
 }
@@ -103,25 +125,31 @@ GroundMap::GroundMap(const View& view, const Strip& strip)
 // From the bottom up: higher rays meet the ground farther away, so each search begins where the one below it ended.
 void GroundMap::trace_column(int column) {
   Node last{0.5F, 0, 0.5F};
+  float down = 0;  // of `last`; 0: not known
   for (int row = view_.camera().height - 1; row >= 0; --row) {
-    const Node node = trace(static_cast<float>(column * kSpan), static_cast<float>(row), last);
+    const Node node = trace(static_cast<float>(column * kSpan), static_cast<float>(row), last, &down);
     if (node.range >= kFar) return;
     nodes_[static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column)] = node;
     last = node;
   }
 }
 
-GroundMap::Node GroundMap::trace(float u, float v, const Node& near) const {
+GroundMap::Node GroundMap::trace(float u, float v, const Node& near, float* down) const {
   const Point3 ray = view_.ray(u, v);
   const float level = std::sqrt(ray.x * ray.x + ray.y * ray.y);
   const float ux = ray.x / level, uy = ray.y / level, slope = ray.z / level;
-  Strip::Place place{near.s, near.d};
-  // How far the ray is below the ground's surface at `range`.
+  Node at = near;
+  float ground = 0;
+  // How far the ray is below the ground's surface at `range`. The ray leads along the road.
   const auto below = [&](float range) {
-    place = strip_.locate(ux * range, uy * range, place.s);
-    return slope * range - strip_.down(place);
+    const Strip::Place place = strip_.locate(ux * range, uy * range, at.s + (range - at.range));
+    at = {place.s, place.d, range};
+    ground = strip_.down(place);
+    return slope * range - ground;
   };
-  float range = near.range, depth = below(range);
+  // The ray of the row below ended on the ground there, so this one is above it.
+  float range = near.range, depth = down && *down > 0 ? slope * range - *down : 0;
+  if (!(depth < 0)) depth = below(range);
   while (depth > 0 && range > 0.3F) range *= 0.94F, depth = below(range);
   float before = range, depth_before = depth, rate = slope;
   while (depth < 0) {
@@ -133,17 +161,21 @@ GroundMap::Node GroundMap::trace(float u, float v, const Node& near) const {
     rate = (depth - depth_before) / (range - before);
   }
   // The ray enters the ground between `before` and `range`; a few secant steps find where.
-  Strip::Place hit = place;
-  for (int round = 0; round < 6 && depth > 2e-5F * range && range > before; ++round) {
+  constexpr float kClose = 2e-5F;  // a fiftieth of a pixel
+  Node hit = at;
+  float hit_ground = ground;
+  for (int round = 0; round < 6 && depth > kClose * range && range > before; ++round) {
     const float middle = before + (range - before) * clamped(-depth_before / (depth - depth_before), 0.05F, 0.95F);
     const float there = below(middle);
-    if (there < 0) {
+    const bool close = std::fabs(there) <= kClose * middle;
+    if (there < 0 && !close) {
       before = middle, depth_before = there;
     } else {
-      range = middle, depth = there, hit = place;
+      range = middle, depth = close ? 0 : there, hit = at, hit_ground = ground;
     }
   }
-  return {hit.s, hit.d, range};
+  if (down) *down = hit_ground;
+  return hit;
 }
 
 }  // namespace sparkpilot::drive::synth

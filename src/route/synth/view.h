@@ -13,12 +13,33 @@ struct Point3 {
   float x = 0, y = 0, z = 0;
 };
 
+// A road at every kStep metres.
+class RoadTable {
+ public:
+  static constexpr double kStep = 0.5;
+  struct Row {
+    double north, east, height, cos, sin;  // the last two of the heading
+    float curvature, bank[2];
+  };
+  explicit RoadTable(const Road& road);
+
+  // The row at or before `s`, if any is.
+  int64_t index(double s) const;
+  double s(int64_t index) const { return first_ + static_cast<double>(index) * kStep; }
+  // Those before the first and behind the last are like these.
+  const Row& at(int64_t index) const;
+
+ private:
+  double first_;
+  std::vector<Row> rows_;
+};
+
 // The road around the car in the level frame, tabulated.
 class Strip {
  public:
   static constexpr float kReach = 640;  // metres drawn as ground
 
-  Strip(const World& world, const Pose& pose);
+  Strip(const World& world, const RoadTable& table, const Pose& pose);
 
   struct Place {
     float s = 0, d = 0;  // `s` relative to the car's
@@ -45,6 +66,7 @@ class Strip {
 
   std::vector<Row> rows_;
   double origin_;
+  float first_;  // `s` of the first row
   float left_edge_, right_edge_;
 };
 
@@ -86,8 +108,9 @@ class GroundMap {
   const Node& at(int row, int column) const {
     return nodes_[static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column)];
   }
-  // One pixel separately; `near`: a place that its ray passes above, shortly before it ends.
-  Node trace(float u, float v, const Node& near) const;
+  // One pixel separately; `near`: a place that its ray passes above, shortly before it ends. `down`: how far the ground
+  // is below the device there (0: not known), and where the ray ends.
+  Node trace(float u, float v, const Node& near, float* down = nullptr) const;
 
  private:
   void trace_column(int column);
