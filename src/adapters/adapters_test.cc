@@ -79,13 +79,17 @@ TEST_P(Kinds, GiveTheSameAsNodesAndMerged) {
   shake(adapter, 40);
   Graph merged = base;
   merge_adapters(merged, {{&adapter}});
-  for (const int64_t batch : {1, 3}) {
+  for (const auto& [batch, form] : {std::pair(1, AdapterForm::branches),
+                                    {3, AdapterForm::branches},
+                                    {1, AdapterForm::weights},
+                                    {3, AdapterForm::weights},
+                                    {3, AdapterForm::cheaper}}) {
     Graph apart = base;
     const std::vector<Layer> layers = match_layers(apart, adapter);
     name_layers(apart);
     if (batch > 1) apart = rebatch(std::move(apart), batch);
     prepare(apart, {.precision = Precision::fp32});
-    const AppliedAdapter applied = apply_adapter(apart, adapter, layers);
+    const AppliedAdapter applied = apply_adapter(apart, adapter, layers, form);
     EXPECT_EQ(applied.parameters.size(), adapter.layers.size() * (GetParam() == AdapterKind::dora ? 3 : 2));
     Graph whole = batch > 1 ? rebatch(merged, batch) : merged;
     const std::vector<Tensor> inputs = inputs_of(whole, 9);
@@ -99,6 +103,26 @@ TEST_P(Kinds, GiveTheSameAsNodesAndMerged) {
     lower(apart);
     const std::vector<Tensor> fused = interpret(apart, inputs);
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_LE(distance(fused[i], expected[i]), 1e-6);
+  }
+}
+
+// A product of many samples with few weights is made of changed weights, one of few samples with many has branches.
+TEST_P(Kinds, TakeTheFormOfFewerMultiplyAdds) {
+  for (const bool many : {false, true}) {
+    Graph g;
+    g.opsets[""] = 26;
+    Builder b(g);
+    const int64_t samples = many ? 400 : 4, width = many ? 12 : 200;
+    const Tensor weights = random_tensor({width, width}, 4);
+    b.output(b.add("MatMul", {b.input("x", DType::f32, {samples, width}), b.constant(weights, "fc.weight")}), "y");
+    const Adapter adapter = create_adapter(g, {.kind = GetParam(), .rank = 4});
+    const std::vector<Layer> layers = match_layers(g, adapter);
+    name_layers(g);
+    prepare(g, {.precision = Precision::fp32});
+    apply_adapter(g, adapter, layers, AdapterForm::cheaper);
+    const auto branches =
+        std::ranges::count_if(g.order(), [&](NodeId id) { return g.node(id).name.ends_with("lora_A"); });
+    EXPECT_EQ(branches, many ? 0 : 1);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "adapters/apply.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "adapters/merge.h"
@@ -14,7 +15,7 @@ namespace {
 // The tensors of one layer's adapter in the graph; shared by all nodes of the layer.
 struct Parts {
   ValueId a, b;
-  ValueId gain = {};  // m / |V|, in the shape in which it multiplies; absent for LoRA
+  ValueId gain = {};  // m / |V|, [out]; absent for LoRA
   float scale = 1;
 };
 
@@ -47,13 +48,17 @@ Tensor frozen_weights(const Graph& graph, NodeId id, const Layer& layer) {
 
 class Application {
  public:
-  Application(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers)
-      : graph_(graph), adapter_(adapter), layers_(layers) {}
+  Application(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers, AdapterForm form)
+      : graph_(graph), adapter_(adapter), layers_(layers), form_(form) {}
 
   AppliedAdapter run() {
     const std::vector<std::vector<NodeId>> nodes = nodes_of(graph_, layers_);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Parts parts = add_tensors(i, nodes[i][0]);
+      if (changes_weights(i, nodes[i])) {
+        change_weights(i, nodes[i], parts);
+        continue;
+      }
       for (const NodeId id : nodes[i]) {
         if (layers_[i].conv) change_conv(id, i, parts);
         else change_product(id, i, parts);
@@ -87,13 +92,58 @@ class Application {
     norm.value = b.constant(norm_of(norm.weights, layer, adapter_, mine), norm.name);
     const ValueId flat = magnitude_as(b, magnitude, Shape{layer.out()});
     parts.gain = b.add("Div", {flat, norm.value}, {}, "gain");
-    if (layer.conv) {
-      Shape shape{layer.out()};
-      for (int axis = 2; axis < layer.weight.rank(); ++axis) shape = shape.inserted(axis - 1, 1);
-      parts.gain = b.add("Reshape", {parts.gain, b.ints(shape.dims())});
-    }
     out_.norms.push_back(std::move(norm));
     return parts;
+  }
+
+  // Multiply-adds of a step besides those of the base forwards and backwards to its inputs. Each of the branches'
+  // products is made three times; the weights' form takes the gradient of the weights, and three small products.
+  bool changes_weights(size_t i, const std::vector<NodeId>& nodes) const {
+    if (form_ == AdapterForm::branches) return false;
+    const Layer& layer = layers_[i];
+    const int64_t rank = adapter_.layers[i].rank() / layer.groups, in = layer.in(), out = layer.out();
+    double samples = 0;  // results of each output
+    for (const NodeId id : nodes) {
+      const Node& node = graph_.node(id);
+      const std::optional<Shape>& shape = graph_.value(node.outputs[0]).shape;
+      if (!shape || node.attrs.real("alpha", 1) != 1) return false;
+      samples += static_cast<double>(shape->elements()) / static_cast<double>(out);
+    }
+    if (form_ == AdapterForm::weights) return true;
+    const double whole = static_cast<double>(out * in);
+    const double branches = 3 * samples * static_cast<double>(rank * (layer.groups * in + out));
+    return samples * whole + 3 * static_cast<double>(rank) * whole < branches;
+  }
+
+  // g (W + s A B) in place of the weights.
+  void change_weights(size_t i, const std::vector<NodeId>& nodes, const Parts& parts) {
+    const Layer& layer = layers_[i];
+    const int64_t out = layer.out(), in = layer.in(), groups = layer.groups;
+    const int64_t rank = adapter_.layers[i].rank() / groups;
+    Builder b(graph_, layer.path);
+    const auto shaped = [&](ValueId x, const Shape& shape) { return b.add("Reshape", {x, b.ints(shape.dims())}); };
+    const Shape grouped = groups == 1 ? Shape{out, rank} : Shape{groups, out / groups, rank};
+    const ValueId rows = shaped(parts.a, groups == 1 ? Shape{rank, in} : Shape{groups, rank, in});
+    const ValueId product = b.add("MatMul", {shaped(parts.b, grouped), rows}, {}, "lora_product");
+    const ValueId step = scaled(b, groups == 1 ? product : shaped(product, Shape{out, in}), parts);
+    ValueId changed = b.add("Add", {b.constant(frozen_weights(graph_, nodes[0], layer)), step}, {}, "changed");
+    if (parts.gain.present()) changed = b.add("Mul", {changed, shaped(parts.gain, Shape{out, 1})}, {}, "scaled");
+    std::map<bool, ValueId> as;  // by is_transposed()
+    for (const NodeId id : nodes) {
+      const bool turned = is_transposed(graph_.node(id), layer);
+      if (!as.contains(turned)) {
+        as[turned] = turned ? b.add("Transpose", {changed}, {{"perm", std::vector<int64_t>{1, 0}}})
+                            : shaped(changed, *graph_.value(graph_.node(id).inputs[1]).shape);
+      }
+      graph_.node(id).inputs[1] = as[turned];
+    }
+  }
+
+  // The gain in the shape in which it multiplies a convolution's result.
+  ValueId gain_of_images(Builder& b, const Parts& parts, const Layer& layer) const {
+    Shape shape{layer.out()};
+    for (int axis = 2; axis < layer.weight.rank(); ++axis) shape = shape.inserted(axis - 1, 1);
+    return b.add("Reshape", {parts.gain, b.ints(shape.dims())});
   }
 
   static ValueId magnitude_as(Builder& b, ValueId magnitude, const Shape& shape) {
@@ -142,7 +192,9 @@ class Application {
     const ValueId u = b.add("Conv", {node.inputs[0], node.inputs[1]}, node.attrs, "base");
     const ValueId t = b.add("Conv", {node.inputs[0], parts.a}, node.attrs, "lora_A");
     const ValueId d = b.add("Conv", {scaled(b, t, parts), parts.b}, {{"group", layer.groups}}, "lora_B");
-    replace(id, b, u, d, parts, bias);
+    Parts images = parts;
+    if (parts.gain.present()) images.gain = gain_of_images(b, parts, layer);
+    replace(id, b, u, d, images, bias);
   }
 
   static ValueId scaled(Builder& b, ValueId x, const Parts& parts) {
@@ -153,13 +205,14 @@ class Application {
   Graph& graph_;
   const Adapter& adapter_;
   const std::vector<Layer>& layers_;
+  AdapterForm form_;
   AppliedAdapter out_;
 };
 
 }  // namespace
 
-AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers) {
-  return Application(graph, adapter, layers).run();
+AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers, AdapterForm form) {
+  return Application(graph, adapter, layers, form).run();
 }
 
 void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers) {

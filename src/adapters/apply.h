@@ -33,12 +33,18 @@ struct AppliedAdapter {
   std::vector<AdapterNorm> norms;  // DoRA only
 };
 
+// How a layer's result follows from the adapter. With g = m / |V|, 1 for LoRA, and the base's bias b:
+//   branches  y = g (x W + s (x A) B) + b
+//   weights   y = x (g (W + s A B)) + b     the product A B once a run, in place of two products a sample
+//   cheaper   of both the one that takes fewer multiply-adds in a step of training, for each layer
+// Products are transposed where PyTorch's matrices are.
+enum class AdapterForm : uint8_t { branches, weights, cheaper };
+
 // Adds the adapter to a graph whose layers were named by name_layers() before any pass, and which prepare() has left in
-// f32, at any batch. `layers` are those of match_layers(). With g = m / |V|, 1 for LoRA, and the base's bias b, a
-// layer's result becomes
-//   y = g (x W + s (x A) B) + b      (transposed where PyTorch's matrices are)
-// Fails (user) if a layer's node is not there, because a pass has replaced it.
-AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers);
+// f32, at any batch. `layers` are those of match_layers(). Fails (user) if a layer's node is not there, because a pass
+// has replaced it.
+AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers,
+                             AdapterForm form = AdapterForm::branches);
 
 // Replaces the weights of the layers by merged ones in such a graph, without rounding them to the base's type.
 void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers);

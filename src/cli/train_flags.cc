@@ -226,6 +226,8 @@ train::StudentOptions student_options(const TrainFlags& flags, const train::Data
   out.stored = flags.stored;
   out.init.assign(flags.init.begin(), flags.init.end());
   out.norms = flags.dora_norm == "exact" ? NormForm::exact : NormForm::factored;
+  // In bf16 a small change of large weights would be rounded away.
+  out.form = flags.precision == "fp32" ? AdapterForm::cheaper : AdapterForm::branches;
   out.base = parse_precision(flags.base_precision).value();
   out.target = flags.labels == "labels" ? train::Target::labels : train::Target::teacher;
   out.features = flags.features == "cosine" ? train::FeatureLoss::cosine

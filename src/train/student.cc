@@ -193,7 +193,8 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
     // As without an adapter: of the products without one the last ones are heads, too.
     std::map<ValueId, WeightFormat> frozen;
     for (const auto& [id, format] : plan_small(net, options_.base)) frozen[net.node(id).inputs[1]] = format;
-    applied = apply_adapter(net, *network.adapter, match_layers(network.file, *network.adapter));
+    const AdapterForm form = options_.base == Precision::fp32 ? options_.form : AdapterForm::branches;
+    applied = apply_adapter(net, *network.adapter, match_layers(network.file, *network.adapter), form);
     for (const AdapterParameter& each : applied.parameters) parameters.push_back({each.value, each.name, each.decay});
     if (options_.base != Precision::fp32) store_base(network, net, frozen);
   } else {

@@ -55,6 +55,7 @@ struct StudentOptions {
   std::string max_size = "1%", stored = "auto";
   std::vector<std::filesystem::path> init = {};  // adapters to begin with, each for the network that it fits
   NormForm norms = NormForm::factored;           // of DoRA; another one is refused where no adapter is DoRA
+  AdapterForm form = AdapterForm::branches;      // with another `base` than fp32 always these
   // Mode adapter: how the frozen weights of products are kept (passes/small_weights.h), fp32, fp8 or fp4. Steps compute
   // with the rounded weights; norms of DoRA are those of the file's, which takes memory for them.
   Precision base = Precision::fp32;

@@ -20,6 +20,7 @@
 #include "passes/test_graph.h"
 #include "runtime/session.h"
 #include "tensor/difference.h"
+#include "tensor/fill_random.h"
 #include "tensor/small_floats.h"
 #include "train/random_samples.h"
 #include "train/trainer.h"
@@ -110,6 +111,39 @@ TEST_F(StudentTest, AnAdapterIsTrainedSavedAndMergedAsItWas) {
     for (size_t i = 0; i < layers.size(); ++i) {
       const Tensor expected = norm_of(layer_weights(graph, layers[i]), layers[i], adapter, adapter.layers[i]);
       EXPECT_LE(testing::distance(program.state(layers[i].path + ".norm"), expected), 1e-5) << layers[i].path;
+    }
+  }
+}
+
+// The adapter's product in the weights and beside them are one function: losses and gradients are the same.
+TEST_F(StudentTest, BothFormsOfAnAdapterGiveTheSameGradients) {
+  for (const AdapterKind kind : {AdapterKind::dora, AdapterKind::lora}) {
+    StudentOptions options{.networks = both(), .batch = 3};
+    options.adapter = {.kind = kind, .rank = 3};
+    const RandomSamples samples(options.networks, 6);
+    std::vector<double> losses;
+    std::vector<std::vector<float>> gradients;
+    for (const AdapterForm form : {AdapterForm::branches, AdapterForm::weights, AdapterForm::cheaper}) {
+      options.form = form;
+      const Student student(options, samples.fields());
+      TrainingProgram program = student.program({.session = {.threads = 1}});
+      // Some updates, so that B is not zero.
+      losses.push_back(train_some(program, samples, 4, 1e-3).second);
+      for (const TensorInfo& input : program.inputs()) fill_random(program.input(input.name), input.name, 1);
+      program.run_gradients();
+      const std::span<const float> sums = program.gradient_sums();
+      gradients.emplace_back(sums.begin(), sums.end());
+    }
+    for (size_t form = 1; form < losses.size(); ++form) {
+      EXPECT_NEAR(losses[form], losses[0], 1e-4 * std::fabs(losses[0])) << name(kind) << form;
+      ASSERT_EQ(gradients[form].size(), gradients[0].size());
+      double squares = 0, differences = 0;
+      for (size_t i = 0; i < gradients[0].size(); ++i) {
+        const double was = gradients[0][i], difference = gradients[form][i] - was;
+        squares += was * was, differences += difference * difference;
+      }
+      EXPECT_GT(squares, 0) << name(kind);
+      EXPECT_LE(std::sqrt(differences / squares), 1e-3) << name(kind) << form;
     }
   }
 }
