@@ -63,7 +63,8 @@ struct World {
     steer_turning = f((cf * a - chi * cr * b) / j / c.steer_ratio);
     front_load = f(9.81 * b / l), rear_load = f(9.81 * a / l), front_limit_inverse = f(cf / m / (3 * 9.81 * b / l));
     rear_limit_inverse = f(cr / m / (3 * 9.81 * a / l)), front_lever = f(m * a / j), rear_lever = f(m * b / j);
-    low_speed = f(c.low_speed), drag = f(c.drag), rolling = f(c.rolling);
+    low_speed = f(c.low_speed), drag = f(c.drag * (1 - w.powertrain.compensated)),
+    rolling = f(c.rolling * (1 - w.powertrain.compensated));
     steering_delay = static_cast<int>(w.steering.delay / 0.01 + 0.5),
     drive_delay = static_cast<int>(w.powertrain.delay / 0.01 + 0.5);
     frames = static_cast<int>(delay_frames(w.lateral_delay)),

@@ -119,10 +119,14 @@ TEST(Batch, FollowsACarAhead) {
   const WorldResult follows = run_worlds(1, spec, {.steps = 6000, .warm_up = 4000})[0];
   EXPECT_NEAR(follows.speed, 18, 0.1);
   ASSERT_TRUE(follows.gap_min);
-  // Its equilibrium, where it asks for what drag and rolling resistance take: they are not compensated.
-  const double taken = 0.12 + 0.00027 * 18 * 18;
-  EXPECT_NEAR(*follows.gap_min, (4 + 1.45 * 18) / std::sqrt(1 - taken / 1.4), 0.05);
+  EXPECT_NEAR(*follows.gap_min, 4 + 1.45 * 18, 0.05);  // its equilibrium
   EXPECT_FALSE(follows.collided);
+  // A car that makes up for half of drag and rolling resistance has its equilibrium where it asks for the rest.
+  w.powertrain.compensated = 0.5;
+  const WorldResult resisted = run_worlds(1, spec, {.steps = 6000, .warm_up = 4000})[0];
+  const double taken = 0.5 * (0.12 + 0.00027 * 18 * 18);
+  EXPECT_NEAR(*resisted.gap_min, (4 + 1.45 * 18) / std::sqrt(1 - taken / 1.4), 0.05);
+  w.powertrain.compensated = 1;
 
   w.following.planner = Planner::cruise;
   const WorldResult runs_into = run_worlds(1, spec, {.steps = 3000})[0];
@@ -146,7 +150,6 @@ TEST(Batch, FollowsACarAhead) {
 TEST(Batch, MeasuresTheSafetyMargin) {
   const auto drive = [](double speed, double lead, int steps) {
     WorldSpec w;
-    w.vehicle.drag = w.vehicle.rolling = 0;
     w.following.planner = Planner::cruise;
     w.course.speed = speed;
     w.lead = {.there = true, .gap = 60, .speed = lead};
@@ -172,9 +175,27 @@ TEST(Batch, BrakesAsHardAsItIsSaidTo) {
   w.course.change_ramp = 0.1;
   w.course.brake = 2;
   const WorldResult r = run_worlds(1, [&](int64_t) { return w; }, {.steps = 900})[0];
-  // And rolling resistance, and drag when the brakes have come: at about 18 m/s.
-  EXPECT_NEAR(r.deceleration_max, 2 + 0.12 + 0.00027 * 18 * 18, 0.02);
+  EXPECT_NEAR(r.deceleration_max, 2, 0.02);
   EXPECT_GT(r.longitudinal_jerk_rms, 0.1);
+  // And rolling resistance, and drag when the brakes have come: at about 18 m/s.
+  w.powertrain.compensated = 0;
+  const WorldResult resisted = run_worlds(1, [&](int64_t) { return w; }, {.steps = 900})[0];
+  EXPECT_NEAR(resisted.deceleration_max, 2 + 0.12 + 0.00027 * 18 * 18, 0.02);
+}
+
+// Nothing happens to a car on a straight road that drives the speed that it is set to: figures are of the course, not
+// of the start.
+TEST(Batch, BeginsInEquilibrium) {
+  for (const Planner planner : {Planner::cruise, Planner::idm, Planner::mpc}) {
+    WorldSpec w;
+    w.following.planner = planner;
+    w.course.speed = 25;
+    const WorldResult r = run_worlds(1, [&](int64_t) { return w; }, {.steps = 1000})[0];
+    EXPECT_LT(r.longitudinal_jerk_rms, 1e-3) << static_cast<int>(planner);
+    EXPECT_LT(r.deceleration_max, 1e-3) << static_cast<int>(planner);
+    EXPECT_LT(r.speed_rmse, 1e-3) << static_cast<int>(planner);
+    EXPECT_LT(r.jerk_rms, 1e-3) << static_cast<int>(planner);
+  }
 }
 
 // Neighbours with cars ahead, rich courses, tables and noise change nothing of a world without any.

@@ -42,6 +42,9 @@ constexpr Key kKeys[] = {
     {"friction", [](Car& c) -> double& { return c.steering.friction; }},
     {"angle_limit_deg", [](Car& c) -> double& { return c.steering.angle_limit; }},
     {"angle_rate_deg_per_s", [](Car& c) -> double& { return c.steering.angle_rate; }},
+    {"drive_delay_s", [](Car& c) -> double& { return c.powertrain.delay; }},
+    {"drive_lag_s", [](Car& c) -> double& { return c.powertrain.lag; }},
+    {"drive_compensated", [](Car& c) -> double& { return c.powertrain.compensated; }},
 };
 
 std::vector<std::string> key_names() {
@@ -109,6 +112,7 @@ Car parse_car(const std::string& text, const std::string& name) {
   WorldSpec world;
   world.vehicle = car.vehicle;
   world.steering = car.steering;
+  world.powertrain = car.powertrain;
   try {
     check_world(world);
   } catch (const Error& error) {
@@ -125,7 +129,7 @@ bool is_car_file(std::string_view name) { return name.find('/') != name.npos || 
 
 Car find_car(std::string_view name) {
   if (is_car_file(name)) return read_car(std::string(name));
-  return {std::string(name), preset_vehicle(name), {}};
+  return {std::string(name), preset_vehicle(name)};
 }
 
 std::string car_text(const Car& car, const std::map<std::string, std::string>& sources) {

@@ -1,4 +1,4 @@
-// Cars from files: the numbers of a car and of its steering as JSON, which others may have written.
+// Cars from files: the numbers of a car, its steering and its powertrain as JSON, which others may have written.
 //
 //   {"format": "sparkpilot car 1", "name": "my car", "base": "civic",
 //    "mass_kg": 1523, "inertia_kg_m2": 2548, "wheelbase_m": 2.67, "center_to_front_m": 1.17,
@@ -19,7 +19,8 @@ namespace sparkpilot::sim {
 struct Car {
   std::string name;
   Vehicle vehicle;
-  Steering steering;
+  Steering steering = {};
+  Powertrain powertrain = {};
 };
 
 // Whether a name is a file's: it holds a '/' or ends in .json.

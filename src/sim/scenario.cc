@@ -95,10 +95,12 @@ ScenarioWorlds::ScenarioWorlds(const Scenario& scenario, uint64_t seed) : name_(
   }
 }
 
-WorldSpec ScenarioWorlds::world(int64_t variant, const Vehicle& vehicle, const Steering& steering) const {
+WorldSpec ScenarioWorlds::world(int64_t variant, const Vehicle& vehicle, const Steering& steering,
+                                const Powertrain& powertrain) const {
   WorldSpec world;
   world.vehicle = vehicle;
   world.steering = steering;
+  world.powertrain = powertrain;
   world.number = number_of(name_, variant);
   if (table_) {
     world.course.table = table_;
@@ -109,8 +111,8 @@ WorldSpec ScenarioWorlds::world(int64_t variant, const Vehicle& vehicle, const S
 }
 
 WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle,
-                         const Steering& steering) {
-  return ScenarioWorlds(scenario, seed).world(variant, vehicle, steering);
+                         const Steering& steering, const Powertrain& powertrain) {
+  return ScenarioWorlds(scenario, seed).world(variant, vehicle, steering, powertrain);
 }
 
 Planner planner_named(std::string_view name) {

@@ -50,12 +50,13 @@ std::vector<Scenario> select_scenarios(std::span<const std::string> names);
 std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, uint64_t seed);
 // The variant's world, with the default controllers. Worlds of one scenario, variant and seed see the same noise.
 WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle,
-                         const Steering& steering = {});
+                         const Steering& steering = {}, const Powertrain& powertrain = {});
 // The same for many variants of a scenario, of which it keeps what it needs.
 class ScenarioWorlds {
  public:
   ScenarioWorlds(const Scenario& scenario, uint64_t seed);
-  WorldSpec world(int64_t variant, const Vehicle& vehicle, const Steering& steering = {}) const;
+  WorldSpec world(int64_t variant, const Vehicle& vehicle, const Steering& steering = {},
+                  const Powertrain& powertrain = {}) const;
 
  private:
   struct Draw {

@@ -79,6 +79,8 @@ const ScenarioParameter kParameters[] = {
     {"drive_delay", "s", "from an acceleration command to the powertrain",
      [](W& w, double x) { w.powertrain.delay = x; }},
     {"drive_lag", "s", "of the powertrain, first order", [](W& w, double x) { w.powertrain.lag = x; }},
+    {"drive_compensated", "", "share of drag and rolling resistance that the car itself makes up for",
+     [](W& w, double x) { w.powertrain.compensated = x; }},
 
     {"lead_speed", "m/s", "of the car ahead", [](W& w, double x) { w.lead.speed = x, w.lead.there = true; }},
     {"lead_slower", "m/s", "than the car at the start, the car ahead",

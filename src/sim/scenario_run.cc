@@ -72,7 +72,7 @@ const Scenario& ScenarioRun::scenario(int64_t row) const {
 
 WorldSpec ScenarioRun::world(int64_t row) const {
   const ScenarioWorlds& worlds = worlds_[static_cast<size_t>(row / options_.variants)];
-  WorldSpec world = worlds.world(row % options_.variants, car_.vehicle, car_.steering);
+  WorldSpec world = worlds.world(row % options_.variants, car_.vehicle, car_.steering, car_.powertrain);
   set_parameters(algorithm_, std::span(info_.parameters).subspan(outside()), world);
   world.following.planner = planner_named(options_.planner);
   return world;

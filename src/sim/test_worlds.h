@@ -61,6 +61,7 @@ inline WorldSpec varied(int64_t i) {
     }
     w.course.table = std::make_shared<const CourseTable>(table);
   }
+  w.powertrain.compensated = i % 7 == 0 ? 1 : random.uniform(0, 1);
   return w;
 }
 

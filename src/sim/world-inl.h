@@ -129,6 +129,8 @@ inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
   const auto remaining = [](double lag) { return lag > 0 ? exp(max(-kStep / lag, -80.0)) : 0.0; };
   WorldConstants<double, Control> k;
   k.car = car_constants(w.vehicle);
+  k.car.drag *= 1 - w.powertrain.compensated;
+  k.car.rolling *= 1 - w.powertrain.compensated;
   const double rate = kStep / kDegrees;
   k.steering = {steps(w.steering.delay),
                 Control::kTorque ? 1 : w.steering.angle_limit / kDegrees,

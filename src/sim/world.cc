@@ -159,6 +159,7 @@ void check_numbers(const WorldSpec& w, const Need& need) {
   need(w.powertrain.delay, 0, kLongest, "powertrain.delay [s]");
   need(w.steering.lag, 0, 10, "steering.lag [s]");
   need(w.powertrain.lag, 0, 10, "powertrain.lag [s]");
+  need(w.powertrain.compensated, 0, 1, "powertrain.compensated");
   need(w.steering.torque_rate, 0, 1e4, "steering.torque_rate [1/s]");
   need(w.steering.accel_factor, 0.01, 100, "steering.accel_factor [m/s^2]");
   need(w.steering.friction, 0, 10, "steering.friction");

@@ -29,6 +29,9 @@ struct Steering {
 struct Powertrain {
   double delay = 0.1;  // s, rounded to steps; 0 to 0.63
   double lag = 0.2;    // s, of the first order
+  // The share of drag and rolling resistance that the car's own control of acceleration makes up for, 0 to 1: cars that
+  // take accelerations do it, and openpilot leaves it to them. Slopes are not made up for.
+  double compensated = 1;
 };
 
 // Columns of equal length, at least one row, times ascending; between rows linear, before the first and behind the last
