@@ -69,7 +69,9 @@ Adapter learned_adapter(const Graph& file, const Settings& s) {
 std::vector<train::Parameter> add_adapter(Graph& net, const Graph& file, const Settings& s) {
   const Adapter adapter = learned_adapter(file, s);
   std::vector<train::Parameter> out;
-  const AdapterForm form = s.form == "branches" ? AdapterForm::branches : AdapterForm::cheaper;
+  const AdapterForm form = s.form == "branches"  ? AdapterForm::branches
+                           : s.form == "weights" ? AdapterForm::weights
+                                                 : AdapterForm::cheaper;
   for (const AdapterParameter& each : apply_adapter(net, adapter, match_layers(file, adapter), form).parameters) {
     out.push_back({each.value, each.name, each.decay});
   }
@@ -143,7 +145,8 @@ int main(int argc, char** argv) {
   app.add_option("--kind", settings.kind, "full, dora, lora or rslora");
   app.add_option("--batch", settings.batch, "Entries");
   app.add_option("--rank", settings.rank, "Of every layer");
-  app.add_option("--form", settings.form, "branches, or cheaper as training has it (adapters/apply.h)");
+  app.add_option("--form", settings.form, "Of an adapter's layers (adapters/apply.h); training has the cheaper one")
+      ->check(CLI::IsMember({"branches", "weights", "cheaper"}));
   app.add_option("--threads", settings.threads, "Of the program");
   app.add_option("--seed", settings.seed, "Of inputs, targets and the adapter");
   CLI11_PARSE(app, argc, argv);

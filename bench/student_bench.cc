@@ -36,8 +36,9 @@ int main(int argc, char** argv) {
   app.add_option("--precision", precision, "of the products")->check(CLI::IsMember({"fp32", "bf16"}));
   size_t slowest = 0;
   bool exact = false;
-  std::string form = "cheaper";
-  app.add_option("--form", form, "of an adapter's layers")->check(CLI::IsMember({"branches", "weights", "cheaper"}));
+  std::string form;
+  app.add_option("--form", form, "of an adapter's layers; as in training if not given")
+      ->check(CLI::IsMember({"branches", "weights", "cheaper"}));
   app.add_flag("--exact-norms", exact, "DoRA's norms from the changed weights");
   app.add_option("--threads", threads);
   app.add_option("--profile", slowest, "then so many nodes of a micro-batch, those that took longest");
@@ -47,6 +48,7 @@ int main(int argc, char** argv) {
     if (kind == "full") options.mode = train::TrainMode::full;
     options.adapter = {.kind = kind == "lora" ? AdapterKind::lora : AdapterKind::dora, .target = target, .rank = rank};
     if (exact) options.norms = NormForm::exact;
+    if (form.empty()) form = precision == "fp32" ? "cheaper" : "branches";
     options.form = form == "branches"  ? AdapterForm::branches
                    : form == "weights" ? AdapterForm::weights
                                        : AdapterForm::cheaper;

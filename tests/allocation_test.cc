@@ -229,7 +229,7 @@ TEST(Allocation, ATrainingStepOfTheStandInsAllocatesNothing) {
                                        {driver, TrainMode::adapter}}) {
     SCOPED_TRACE(networks[0].role + (mode == TrainMode::full ? ", all weights" : ", DoRA"));
     train::StudentOptions options{.networks = networks, .batch = 2, .mode = mode, .max_size = "20%"};
-    if (mode == TrainMode::adapter) options.norms = NormForm::exact;
+    if (mode == TrainMode::adapter) options.norms = NormForm::exact, options.form = AdapterForm::cheaper;
     const train::Student student(options, train::RandomSamples(networks, 1).fields());
     EXPECT_EQ(allocated_by(student, {.ema = 0.9f, .micro_batches = 2, .session = {.threads = 1, .tune = Tune::off}}),
               0);

@@ -104,7 +104,9 @@ void GpuTraining::as_on_the_cpu(const std::string& role, const std::vector<const
   const std::vector<StudentNetwork> networks = {zoo_network(folder_.path(), role, "tiny_driving_" + role)};
   const RandomSamples samples(networks, 100);
   for (const TrainMode mode : {TrainMode::adapter, TrainMode::full}) {
-    const Student student({.networks = networks, .batch = 2, .mode = mode, .max_size = "20%"}, samples.fields());
+    StudentOptions options{.networks = networks, .batch = 2, .mode = mode, .max_size = "20%"};
+    options.form = AdapterForm::cheaper;
+    const Student student(options, samples.fields());
     const Trained cpu = train_on(student, samples, "cpu", steps);
     for (const char* name : gpus) {
       emulate(name);
@@ -214,7 +216,7 @@ TEST_F(GpuTraining, GradientsOfTheOtherStandInsAreThoseOfTheCpu) {
     const std::vector<StudentNetwork> networks = {zoo_network(folder_.path(), role, model)};
     const RandomSamples samples(networks, 10);
     StudentOptions options{.networks = networks, .batch = 1, .mode = mode, .max_size = "20%"};
-    if (mode == TrainMode::adapter) options.norms = NormForm::exact;
+    if (mode == TrainMode::adapter) options.norms = NormForm::exact, options.form = AdapterForm::weights;
     const Student student(options, samples.fields());
     std::map<std::string, std::vector<double>> numbers;
     std::map<std::string, std::vector<float>> gradients;

@@ -297,10 +297,10 @@ class MergedReference {
 
 // Adapters of every kind, on a layer of every form (Gemm, MatMul, convolutions with stride, dilation and groups) and on
 // stand-ins. The reference knows nothing of an adapter's nodes.
-class AdapterGradients : public ::testing::TestWithParam<std::tuple<std::string, AdapterKind>> {};
+class AdapterGradients : public ::testing::TestWithParam<std::tuple<std::string, AdapterKind, AdapterForm>> {};
 
 TEST_P(AdapterGradients, AreThoseOfTheMergedWeightsInF64) {
-  const auto& [network, kind] = GetParam();
+  const auto& [network, kind, form] = GetParam();
   Graph file = network == "every_layer" ? every_layer() : build_zoo_model(network, 1);
   bind_open_inputs(file);
   Adapter adapter = create_adapter(file, {.kind = kind, .rank = 4, .alpha = 3});
@@ -309,7 +309,7 @@ TEST_P(AdapterGradients, AreThoseOfTheMergedWeightsInF64) {
   name_layers(named);
   const Graph base = prepared(std::move(named));
   Graph f32 = base;
-  std::vector<AdapterParameter> parameters = apply_adapter(f32, adapter, match_layers(file, adapter)).parameters;
+  std::vector<AdapterParameter> parameters = apply_adapter(f32, adapter, match_layers(file, adapter), form).parameters;
   Problem problem = problem_of(f32);
   problem.wrt.clear();
   for (const AdapterParameter& each : parameters) problem.wrt.push_back(each.value);
@@ -323,16 +323,20 @@ TEST_P(AdapterGradients, AreThoseOfTheMergedWeightsInF64) {
 }
 
 std::string adapter_test_name(const ::testing::TestParamInfo<AdapterGradients::ParamType>& of) {
-  return std::get<0>(of.param) + "_" + std::string(name(std::get<1>(of.param)));
+  const char* form = std::get<2>(of.param) == AdapterForm::weights ? "weights" : "branches";
+  return fmt::format("{}_{}_{}", std::get<0>(of.param), name(std::get<1>(of.param)), form);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, AdapterGradients,
                          ::testing::Combine(::testing::Values("every_layer", "tiny_driving_policy"),
                                             ::testing::Values(AdapterKind::lora, AdapterKind::rslora,
-                                                              AdapterKind::dora)),
+                                                              AdapterKind::dora),
+                                            ::testing::Values(AdapterForm::branches, AdapterForm::weights)),
                          adapter_test_name);
 INSTANTIATE_TEST_SUITE_P(Images, AdapterGradients,
-                         ::testing::Values(std::tuple("tiny_dmonitoring_model", AdapterKind::dora)), adapter_test_name);
+                         ::testing::Values(std::tuple("tiny_dmonitoring_model", AdapterKind::dora,
+                                                      AdapterForm::weights)),
+                         adapter_test_name);
 
 }  // namespace gradients_test
 }  // namespace sparkpilot::testing

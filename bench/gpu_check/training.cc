@@ -81,12 +81,11 @@ Json check_training(const Case& of, const Options& options, std::vector<std::str
   const std::vector<train::StudentNetwork> networks{
       train::zoo_network(folder.path(), of.role, (options.tiny ? "tiny_driving_" : "driving_") + of.role)};
   const train::RandomSamples samples(networks, batch * updates);
-  const train::Student student({.networks = networks,
-                                .batch = batch,
-                                .mode = of.mode,
-                                .max_size = options.tiny ? "20%" : "1%",
-                                .base = of.base},
-                               samples.fields());
+  train::StudentOptions asked{.networks = networks, .batch = batch, .mode = of.mode};
+  asked.max_size = options.tiny ? "20%" : "1%";
+  asked.base = of.base;
+  asked.form = AdapterForm::cheaper;  // as training has it
+  const train::Student student(asked, samples.fields());
   const TrainingFigures cpu = train_on(student, samples, "cpu", batch, updates);
   const TrainingFigures gpu = train_on(student, samples, options.device(), batch, updates);
   const TrainingFigures again = train_on(student, samples, options.device(), batch, updates);

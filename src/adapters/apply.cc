@@ -15,7 +15,8 @@ namespace {
 // The tensors of one layer's adapter in the graph; shared by all nodes of the layer.
 struct Parts {
   ValueId a, b;
-  ValueId gain = {};  // m / |V|, [out]; absent for LoRA
+  Tensor weights = {};  // of the base, f32 [out, in]
+  ValueId gain = {};    // m / |V|, [out]; absent for LoRA
   float scale = 1;
 };
 
@@ -48,8 +49,8 @@ Tensor frozen_weights(const Graph& graph, NodeId id, const Layer& layer) {
 
 class Application {
  public:
-  Application(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers, AdapterForm form)
-      : graph_(graph), adapter_(adapter), layers_(layers), form_(form) {}
+  Application(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers, AdapterForm form, double times)
+      : graph_(graph), adapter_(adapter), layers_(layers), form_(form), times_(times) {}
 
   AppliedAdapter run() {
     const std::vector<std::vector<NodeId>> nodes = nodes_of(graph_, layers_);
@@ -80,13 +81,14 @@ class Application {
     };
     Parts parts{.a = parameter(mine.a, kLoraA, true), .b = parameter(mine.b, kLoraB, true)};
     parts.scale = static_cast<float>(adapter_.scale(mine));
+    parts.weights = frozen_weights(graph_, node, layer);
     if (adapter_.kind != AdapterKind::dora) return parts;
     const ValueId magnitude = parameter(mine.magnitude, kLoraMagnitude, false);
     AdapterNorm norm{.name = mine.path + ".norm",
                      .value = {},
                      .a = graph_.value(parts.a).name,
                      .b = graph_.value(parts.b).name,
-                     .weights = frozen_weights(graph_, node, layer),
+                     .weights = parts.weights,
                      .groups = layer.groups,
                      .scale = adapter_.scale(mine)};
     norm.value = b.constant(norm_of(norm.weights, layer, adapter_, mine), norm.name);
@@ -107,7 +109,7 @@ class Application {
       const Node& node = graph_.node(id);
       const std::optional<Shape>& shape = graph_.value(node.outputs[0]).shape;
       if (!shape || node.attrs.real("alpha", 1) != 1) return false;
-      samples += static_cast<double>(shape->elements()) / static_cast<double>(out);
+      samples += times_ * static_cast<double>(shape->elements()) / static_cast<double>(out);
     }
     if (form_ == AdapterForm::weights) return true;
     const double whole = static_cast<double>(out * in);
@@ -126,7 +128,7 @@ class Application {
     const ValueId rows = shaped(parts.a, groups == 1 ? Shape{rank, in} : Shape{groups, rank, in});
     const ValueId product = b.add("MatMul", {shaped(parts.b, grouped), rows}, {}, "lora_product");
     const ValueId step = scaled(b, groups == 1 ? product : shaped(product, Shape{out, in}), parts);
-    ValueId changed = b.add("Add", {b.constant(frozen_weights(graph_, nodes[0], layer)), step}, {}, "changed");
+    ValueId changed = b.add("Add", {b.constant(parts.weights), step}, {}, "changed");
     if (parts.gain.present()) changed = b.add("Mul", {changed, shaped(parts.gain, Shape{out, 1})}, {}, "scaled");
     std::map<bool, ValueId> as;  // by is_transposed()
     for (const NodeId id : nodes) {
@@ -206,13 +208,15 @@ class Application {
   const Adapter& adapter_;
   const std::vector<Layer>& layers_;
   AdapterForm form_;
+  double times_;
   AppliedAdapter out_;
 };
 
 }  // namespace
 
-AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers, AdapterForm form) {
-  return Application(graph, adapter, layers, form).run();
+AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers, AdapterForm form,
+                             double times) {
+  return Application(graph, adapter, layers, form, times).run();
 }
 
 void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers) {

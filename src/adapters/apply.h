@@ -43,8 +43,9 @@ enum class AdapterForm : uint8_t { branches, weights, cheaper };
 // Adds the adapter to a graph whose layers were named by name_layers() before any pass, and which prepare() has left in
 // f32, at any batch. `layers` are those of match_layers(). Fails (user) if a layer's node is not there, because a pass
 // has replaced it.
+// `times`: how many times as many samples as the graph has the choice of the cheaper form is for.
 AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers,
-                             AdapterForm form = AdapterForm::branches);
+                             AdapterForm form = AdapterForm::branches, double times = 1);
 
 // Replaces the weights of the layers by merged ones in such a graph, without rounding them to the base's type.
 void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers);

@@ -228,6 +228,7 @@ train::StudentOptions student_options(const TrainFlags& flags, const train::Data
   out.norms = flags.dora_norm == "exact" ? NormForm::exact : NormForm::factored;
   // In bf16 a small change of large weights would be rounded away.
   out.form = flags.precision == "fp32" ? AdapterForm::cheaper : AdapterForm::branches;
+  out.form_batch = flags.batch;
   out.base = parse_precision(flags.base_precision).value();
   out.target = flags.labels == "labels" ? train::Target::labels : train::Target::teacher;
   out.features = flags.features == "cosine" ? train::FeatureLoss::cosine

@@ -18,6 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const Car again = parse_car(car_text(car, {}), "again.json");  // an Error here is a fault
-  if (again.vehicle.mass != car.vehicle.mass || again.steering.delay != car.steering.delay) __builtin_trap();
+  if (again.vehicle.mass != car.vehicle.mass || again.steering.delay != car.steering.delay ||
+      again.powertrain.compensated != car.powertrain.compensated) {
+    __builtin_trap();
+  }
   return 0;
 }

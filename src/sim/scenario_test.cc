@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "base/test_error.h"
+#include "base/test_files.h"
 #include "sim/metrics.h"
 #include "sim/scenario_run.h"
 #include "sim/trace.h"
@@ -163,6 +164,21 @@ TEST(ScenarioRun, RowsDoNotDependOnTheirShard) {
   EXPECT_EQ(parts, whole);
   EXPECT_EQ(whole[8].scenario, scenarios()[1].name);
   EXPECT_EQ(whole[8].variant, 1);
+}
+
+// Of a car from a file that does not make up for drag and rolling resistance, the planner's own speed is too low.
+TEST(ScenarioRun, ACarsFileSaysHowItsPowertrainAnswers) {
+  const auto speed_rmse = [](const std::string& number) {
+    const TempFolder folder;
+    const std::filesystem::path file = folder / "car.json";
+    write_text(file, R"({"format": "sparkpilot car 1", "base": "civic", )" + number + "}");
+    const std::vector<std::string> names{"highway_straight"};
+    const ScenarioRun run({.scenarios = select_scenarios(names), .vehicle = file.string()});
+    const auto at = std::ranges::find(run.info().metrics, "speed_rmse") - run.info().metrics.begin();
+    return run.run(0, 1)[0].values[static_cast<size_t>(at)].value();
+  };
+  EXPECT_LT(speed_rmse("\"mass_kg\": 1462"), 1e-3);
+  EXPECT_GT(speed_rmse("\"drive_compensated\": 0"), 0.2);
 }
 
 TEST(ScenarioRun, RefusesWhatThereIsNot) {

@@ -194,7 +194,9 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
     std::map<ValueId, WeightFormat> frozen;
     for (const auto& [id, format] : plan_small(net, options_.base)) frozen[net.node(id).inputs[1]] = format;
     const AdapterForm form = options_.base == Precision::fp32 ? options_.form : AdapterForm::branches;
-    applied = apply_adapter(net, *network.adapter, match_layers(network.file, *network.adapter), form);
+    const int64_t steps_of = options_.form_batch > 0 ? options_.form_batch : options_.batch;
+    applied = apply_adapter(net, *network.adapter, match_layers(network.file, *network.adapter), form,
+                            static_cast<double>(steps_of) / static_cast<double>(options_.batch));
     for (const AdapterParameter& each : applied.parameters) parameters.push_back({each.value, each.name, each.decay});
     if (options_.base != Precision::fp32) store_base(network, net, frozen);
   } else {

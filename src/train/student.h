@@ -55,7 +55,10 @@ struct StudentOptions {
   std::string max_size = "1%", stored = "auto";
   std::vector<std::filesystem::path> init = {};  // adapters to begin with, each for the network that it fits
   NormForm norms = NormForm::factored;           // of DoRA; another one is refused where no adapter is DoRA
-  AdapterForm form = AdapterForm::branches;      // with another `base` than fp32 always these
+  // With another `base` than fp32 branches always. What is cheaper is so for steps of `form_batch` samples, of `batch`
+  // if it is 0: students of other batches have the same forms then, so that memory grows with the batch evenly.
+  AdapterForm form = AdapterForm::branches;
+  int64_t form_batch = 0;
   // Mode adapter: how the frozen weights of products are kept (passes/small_weights.h), fp32, fp8 or fp4. Steps compute
   // with the rounded weights; norms of DoRA are those of the file's, which takes memory for them.
   Precision base = Precision::fp32;

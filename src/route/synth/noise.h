@@ -27,8 +27,8 @@ class Noise {
   float at(float x, float y, int level_x, int level_y) const {
     const Level& map = levels_[level_x][level_y];
     const float fx = x * map.scale_x, fy = y * map.scale_y;
-    const int ix = static_cast<int>(fx) - (fx < 0), iy = static_cast<int>(fy) - (fy < 0);
-    const float u = fx - static_cast<float>(ix), v = fy - static_cast<float>(iy);
+    const float whole_x = std::floor(fx), whole_y = std::floor(fy), u = fx - whole_x, v = fy - whole_y;
+    const int ix = static_cast<int>(whole_x), iy = static_cast<int>(whole_y);
     const int8_t* row0 = map.texels + ((iy & map.mask_y) * map.stride + (ix & map.mask_x));
     const int8_t* row1 = row0 + map.stride;
     const float top = static_cast<float>(row0[0]) + u * static_cast<float>(row0[1] - row0[0]);
