@@ -58,9 +58,21 @@ class Feed {
   // Copies a batch to where `input` says.
   template <typename Input>
   void give(std::span<const Tensor> batch, const Input& input) const {
+    constexpr int64_t kGrain = 1 << 20;
     for (const auto& [name, field] : of_) {
-      std::memcpy(input(name).data, batch[field].raw(), static_cast<size_t>(batch[field].bytes()));
+      auto* const to = static_cast<std::byte*>(input(name).data);
+      const auto* const from = static_cast<const std::byte*>(batch[field].raw());
+      parallel_for(batch[field].bytes(), kGrain, [&](int64_t begin, int64_t end) {
+        std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+      });
     }
+  }
+  // Where `input` has each field of a batch; null for fields that are no inputs.
+  template <typename Input>
+  std::vector<std::byte*> places(size_t fields, const Input& input) const {
+    std::vector<std::byte*> out(fields, nullptr);
+    for (const auto& [name, field] : of_) out[field] = static_cast<std::byte*>(input(name).data);
+    return out;
   }
 
  private:
@@ -658,16 +670,23 @@ void evaluate_samples(TrainingProgram& program, const Samples& samples, std::spa
   const Feed feed(program, samples, "chosen");
   const ThreadScope threads(program.options().session.threads);
   const auto fields = samples.fields();
-  std::vector<Tensor> batch;
-  for (const Field& field : fields) batch.emplace_back(field.dtype, field.shape.inserted(0, feed.batch()));
+  std::vector<int64_t> bytes;  // of a sample's fields
+  for (const Field& field : fields) bytes.push_back(storage_bytes(field.dtype, field.shape.elements()));
   for (size_t first = 0; first < indices.size(); first += static_cast<size_t>(feed.batch())) {
     const auto count = std::min(feed.batch(), std::ssize(indices) - static_cast<int64_t>(first));
+    const std::vector<std::byte*> inputs =
+        feed.places(fields.size(), [&](const std::string& name) { return program.evaluation_input(name, which); });
     parallel_for(feed.batch(), 1, [&](int64_t begin, int64_t end) {
+      std::vector<Tensor> unread;  // where fields that are no inputs go
+      std::vector<std::byte*> to(fields.size());
+      for (size_t i = 0; i < fields.size(); ++i)
+        unread.push_back(inputs[i] ? Tensor() : Tensor(fields[i].dtype, fields[i].shape));
       for (int64_t entry = begin; entry < end; ++entry) {
-        read_entry(samples, indices[first + static_cast<size_t>(std::min(entry, count - 1))], batch, entry);
+        for (size_t i = 0; i < fields.size(); ++i)
+          to[i] = inputs[i] ? inputs[i] + entry * bytes[i] : static_cast<std::byte*>(unread[i].raw());
+        samples.read(indices[first + static_cast<size_t>(std::min(entry, count - 1))], to);
       }
     });
-    feed.give(batch, [&](const std::string& name) { return program.evaluation_input(name, which); });
     program.run_evaluation(which);
     for (int64_t entry = 0; entry < count; ++entry) take(first + static_cast<size_t>(entry), entry);
   }
