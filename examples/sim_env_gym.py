@@ -75,6 +75,9 @@ class SimEnv(VectorEnv):
             seed = range(seed, seed + self.num_envs)
         seeds = None if seed is None else np.array(seed, np.uint64)
         mask = (options or {}).get("reset_mask")
+        mask = None if mask is None else np.ascontiguousarray(mask, bool)
+        if any(each is not None and each.shape != (self.num_envs,) for each in (seeds, mask)):
+            raise ValueError(f"expected {self.num_envs} seeds and as many entries of reset_mask")
         observations = np.empty(self.observation_space.shape, np.float32)
         self.call(self.lib.sparkpilot_sim_reset, (mask, seeds), observations)
         return observations, {}

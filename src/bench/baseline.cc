@@ -199,7 +199,7 @@ BaselineMatch find_model(const Baseline& baseline, const BenchSubject& subject) 
     compare(lines, "precision", then.precision, subject.precision);
     if (subject.threads) compare(lines, "threads", *then.threads, *subject.threads);
     compare(lines, "batch", then.batch, subject.batch);
-    for (const char* key : {"device", "passes_off", "outputs", "dims", "shapes", "seed"}) {
+    for (const char* key : {"device", "passes_off", "outputs", "dims", "shapes", "seed", "calibration"}) {
       const std::string expected = setting(then, key), got = setting(subject, key);
       if (expected != got) lines.push_back(fmt::format("{}: expected {}, got {}", key, expected, got));
     }

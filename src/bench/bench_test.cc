@@ -45,6 +45,10 @@ TEST(Summary, CountsWhatIsNotFinite) {
   EXPECT_EQ(s.max, 5);
   EXPECT_NEAR(s.deviation.value_or(0), 1.632993, 1e-6);
   EXPECT_FALSE(summarize(Tensor::zeros(DType::f32, Shape{0}).view()).max);
+  const Tensor far = Tensor::of<double>(Shape{4}, {1e9, 1e9 + 1, 1e9 + 2, 1e9 + 3});
+  EXPECT_NEAR(summarize(far.view()).deviation.value_or(0), std::sqrt(1.25), 1e-6);
+  const Tensor same = Tensor::of<float>(Shape{3}, {0.1F, 0.1F, 0.1F});
+  EXPECT_EQ(summarize(same.view()).deviation, 0);
   const Tensor none = Tensor::of<float>(Shape{2}, {NAN, INFINITY});
   EXPECT_FALSE(summarize(none.view()).mean);
   EXPECT_EQ(summarize(none.view()).not_finite, 2);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file_hash.h"
+#include "base/fnv.h"
 #include "base/version.h"
 #include "ops/cpu/onednn/version.h"
 
@@ -76,9 +77,21 @@ Json settings_facts(const BenchOptions& options) {
   Json dims = Json::object(), shapes = Json::object();
   for (const auto& [name, size] : session.dims) dims[name] = size;
   for (const auto& [name, shape] : session.shapes) shapes[name] = shape.str();
-  return {{"device", session.device},   {"passes_off", session.passes.off}, {"outputs", session.outputs},
-          {"dims", std::move(dims)},    {"shapes", std::move(shapes)},      {"seed", options.seed},
-          {"kernels", session.kernels}, {"tune", tune_name(session.tune)}};
+  Json calibration;  // what fp8 rounds inputs by
+  if (!session.passes.largest.empty()) {
+    Fnv hash;
+    for (const auto& [name, magnitude] : session.passes.largest) hash.text(fmt::format("{} {}", name, magnitude));
+    calibration = fmt::format("{:016x}", hash.value());
+  }
+  return {{"device", session.device},
+          {"passes_off", session.passes.off},
+          {"outputs", session.outputs},
+          {"dims", std::move(dims)},
+          {"shapes", std::move(shapes)},
+          {"seed", options.seed},
+          {"calibration", std::move(calibration)},
+          {"kernels", session.kernels},
+          {"tune", tune_name(session.tune)}};
 }
 
 std::string_view tune_name(Tune tune) {

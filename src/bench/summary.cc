@@ -7,7 +7,8 @@ namespace sparkpilot {
 
 TensorSummary summarize(const ConstView& view) {
   TensorSummary s;
-  double sum = 0, squares = 0;
+  // The sum of squares about the mean so far (B. P. Welford, 1962): values far from 0 cancel nothing.
+  double mean = 0, squares = 0;
   int64_t finite = 0;
   for (int64_t i = 0; i < view.elements(); ++i) {
     const double x = load_element(view.dtype, view.data, i);
@@ -19,14 +20,14 @@ TensorSummary summarize(const ConstView& view) {
     }
     s.min = std::min(s.min.value_or(x), x);
     s.max = std::max(s.max.value_or(x), x);
-    sum += x;
-    squares += x * x;
     ++finite;
+    const double off = x - mean;
+    mean += off / static_cast<double>(finite);
+    squares += off * (x - mean);
   }
   if (finite == 0) return s;
-  const double mean = sum / static_cast<double>(finite);
   s.mean = mean;
-  s.deviation = std::sqrt(std::max(0.0, squares / static_cast<double>(finite) - mean * mean));
+  s.deviation = std::sqrt(squares / static_cast<double>(finite));
   return s;
 }
 

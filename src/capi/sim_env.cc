@@ -188,7 +188,7 @@ int32_t sparkpilot_sim_reset(sparkpilot_sim_env* env, const uint8_t* mask, const
                              const sparkpilot_sim_buffers* out) {
   return guarded(-1, [&] {
     sim::LearningEnv& worlds = checked(env);
-    const ThreadScope scope(env->threads);
+    const ThreadScope scope(env->threads > 0 ? env->threads : available_processors());
     worlds.reset(mask, seeds, learning_buffers(out));
     return 0;
   });
@@ -198,7 +198,7 @@ int32_t sparkpilot_sim_step(sparkpilot_sim_env* env, const float* actions, const
   return guarded(-1, [&] {
     sim::LearningEnv& worlds = checked(env);
     if (!actions) fail("sim: no actions");
-    const ThreadScope scope(env->threads);
+    const ThreadScope scope(env->threads > 0 ? env->threads : available_processors());
     worlds.step(actions, learning_buffers(out));
     return 0;
   });

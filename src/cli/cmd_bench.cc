@@ -261,6 +261,8 @@ std::vector<BaselinePair> repeated(const Program& program, const std::vector<Ben
 int bench(const Program& program, const BenchFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--runs", flags.runs, 1);
+  constexpr int64_t kMostRuns = 10'000'000;
+  if (flags.runs > kMostRuns) fail("--runs: expected at most {}, got {}", kMostRuns, flags.runs);
   expect_at_least("--warmup", flags.warmup, 0);
   expect_at_least("--batch", flags.batch, 1);
   if (flags.streams < 1 || flags.streams > kMostStreams)
@@ -269,6 +271,9 @@ int bench(const Program& program, const BenchFlags& flags) {
   std::vector<BenchVariant> variants = variants_of(program, flags);
   if (flags.as_repeat >= 0) return answer_repeat(variants, flags.as_repeat);
   const size_t repeats = repeats_of(program, flags);
+  // On a busy machine more than twice as many are measured, of which a baseline may hold a thousand.
+  constexpr size_t kMostRepeats = 400;
+  if (repeats > kMostRepeats) fail("--repeats: expected at most {}, got {}", kMostRepeats, repeats);
   const double max_regression =
       parse_share(flags.max_regression.empty() ? "5%" : flags.max_regression, "--max-regression");
   const bool with_peers = !peers_of(program, flags.peers).empty();

@@ -128,8 +128,11 @@ void print_info(const Json& info) {
   line("opsets", opsets);
   line("parameters", fmt::format("{}, {}", human_count(info["parameters"].get<double>()),
                                  human_bytes(info["weight_bytes"].get<int64_t>())));
-  line("work", fmt::format("{} FLOP a run, {} multiply-adds in products", human_count(info["flops"].get<double>()),
-                           human_count(info["macs"].get<double>())));
+  const auto unknown = info["nodes_without_known_shape"].get<int64_t>();
+  line("work",
+       fmt::format("{} FLOP a run, {} multiply-adds in products{}", human_count(info["flops"].get<double>()),
+                   human_count(info["macs"].get<double>()),
+                   unknown > 0 ? fmt::format("; {} nodes whose shapes a run decides are not counted", unknown) : ""));
   const auto values = [&](const char* key, const char* word) {
     for (const Json& value : info[key]) {
       line(word, fmt::format("{} {} {}", value["name"].get<std::string>(), value["dtype"].get<std::string>(),
@@ -187,7 +190,8 @@ int check_model_file(const Program& program, const ModelFlags& flags) {
                        {"outcome", name(output.outcome)}});
     table.add({output.name, std::to_string(output.not_finite),
                options.compare ? fmt::format("{:.2e}", output.relative_l2) : "-",
-               fmt::format("{:.0e}", result.tolerance), output.rounding ? fmt::format("{:.2e}", *output.rounding) : "-",
+               options.compare ? fmt::format("{:.3g}", result.tolerance) : "-",
+               output.rounding ? fmt::format("{:.2e}", *output.rounding) : "-",
                painted(name(output.outcome), failed ? Paint::bad
                                              : good ? Paint::good
                                                     : Paint::bold)});

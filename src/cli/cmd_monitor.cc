@@ -172,7 +172,7 @@ int run_monitor(const Program& program, const MonitorFlags& flags) {
   if (flags.once) return once(program, flags, *source);
   if (program.json || flags.serves || !flags.csv.empty() || !flags.duration.empty())
     return record(program, flags, *source, interval);
-  show_view(*source, interval);
+  show_view(*source, interval, program.settings["color"].value != "never");
   return kDone;
 }
 

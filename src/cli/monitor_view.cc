@@ -33,7 +33,7 @@ constexpr int kInks = static_cast<int>(Ink::hot) + 1;
 // Holds the terminal while it is drawn on; restores it however the view ends.
 class Screen {
  public:
-  Screen() {
+  explicit Screen(bool colours) {
     constexpr const char* kElsewhere = "--once prints one reading, --json a line each second";
     const char* const term = std::getenv("TERM");
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) fail("the view needs a terminal; {}", kElsewhere);
@@ -49,8 +49,7 @@ class Screen {
     keypad(stdscr, TRUE);
     set_escdelay(25);
     curs_set(0);
-    const char* const no_color = std::getenv("NO_COLOR");
-    choose_colours(has_colors() && !(no_color && *no_color));
+    choose_colours(has_colors() && colours);
   }
   ~Screen() {
     endwin();
@@ -178,9 +177,9 @@ Act act_on(int key, monitor::ViewState& state, Screen& screen) {
 
 }  // namespace
 
-void show_view(Source& source, double interval_s) {
+void show_view(Source& source, double interval_s, bool colours) {
   const StopOnInterrupt stop(false);
-  Screen screen;
+  Screen screen(colours);
   monitor::Sampler sampler(source);
   monitor::History history;
   monitor::ViewState state;

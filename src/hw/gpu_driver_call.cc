@@ -43,6 +43,11 @@ void Watch::finish(GpuDriverAnswers answers) {
   changed_.notify_all();
 }
 
+bool Watch::finished() {
+  const std::lock_guard lock(mutex_);
+  return finished_;
+}
+
 GpuDriverAnswers Watch::wait(double wait_seconds) {
   const auto limit_ns = static_cast<int64_t>(wait_seconds * 1e9);
   std::unique_lock lock(mutex_);
@@ -96,19 +101,22 @@ GpuDriverAnswers ask_bounded(const std::vector<std::string>& libraries, double w
   const auto watch = std::make_shared<Watch>();
   std::thread([watch, libraries, ask] {
     const Library library(libraries, *watch);
+    GpuDriverAnswers answers;
     if (library.loaded()) {
-      watch->finish(ask(library, *watch));
-      return;
+      answers = ask(library, *watch);
+    } else {
+      answers.state = library.problem().empty() ? GpuDriverAnswers::State::absent : GpuDriverAnswers::State::unusable;
+      answers.reason = library.problem();
     }
-    GpuDriverAnswers none;
-    none.state = library.problem().empty() ? GpuDriverAnswers::State::absent : GpuDriverAnswers::State::unusable;
-    none.reason = library.problem();
-    watch->finish(std::move(none));
+    watch->finish(std::move(answers));
+    // It was only slow, as a GPU is that wakes: it may be asked again.
+    const std::lock_guard lock(hung().mutex);
+    hung().reasons.erase(libraries[0]);
   }).detach();
   GpuDriverAnswers answers = watch->wait(wait_seconds);
   if (answers.state == GpuDriverAnswers::State::timed_out) {
     const std::lock_guard lock(hung().mutex);
-    hung().reasons[libraries[0]] = answers.reason;
+    if (!watch->finished()) hung().reasons[libraries[0]] = answers.reason;
   }
   return answers;
 }

@@ -21,6 +21,7 @@ class Watch {
   void calling(std::string_view name);
   // The work is done.
   void finish(GpuDriverAnswers answers);
+  bool finished();
   // Waits until finish(), or until one call has taken longer than `wait_seconds`: then its name is in `reason`.
   GpuDriverAnswers wait(double wait_seconds);
 

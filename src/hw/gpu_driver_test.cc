@@ -188,6 +188,18 @@ TEST(Nvml, LeavesALibraryAloneThatHangs) {
   }
 }
 
+// A GPU that wakes takes its time, once.
+TEST(Nvml, AsksALibraryAgainThatWasSlow) {
+  const std::string path = library(FAKE_NVML, "slow_device");
+  {
+    const Mode mode("slow_device");
+    EXPECT_EQ(ask_nvml(0.02, {}, {path}).state, State::timed_out);
+  }
+  for (int i = 0; i < 600 && ask_nvml(5, {}, {path}).state == State::timed_out; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(ask_nvml(60, {}, {path}).state, State::answered);
+}
+
 TEST(Nvml, AbsentUnusableAndNoNvmlAreDifferent) {
   EXPECT_EQ(ask_nvml(5, {}, {"libsparkpilot_no_such_thing.so.1"}).state, State::absent);
   const TempFolder folder;

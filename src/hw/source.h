@@ -57,7 +57,7 @@ struct SourceOptions {
   // Another file tree, such as a mounted disk or a container's root. Links stay inside it. Drivers are not asked and
   // the environment is empty, as they would be those of this machine.
   std::filesystem::path root = "/";
-  // How long a driver's library may take to answer; after that this process does not ask it again.
+  // How long a driver's library may take to answer; after that this process does not ask it again before it has.
   double driver_wait_seconds = 0.5;
 };
 

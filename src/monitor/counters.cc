@@ -72,6 +72,7 @@ PortReader::PortReader(Source& source) : source_(source) {
 }
 
 std::vector<PortSample> PortReader::next(std::optional<double> seconds) {
+  constexpr size_t kMostNames = 4096;
   const std::string text = read_text(source_, "/proc/net/dev");
   std::vector<PortSample> out;
   for (std::string_view left = text; const auto line = next_line(left);) {
@@ -81,7 +82,8 @@ std::vector<PortSample> PortReader::next(std::optional<double> seconds) {
     const auto fields = words(line->substr(colon + 1), 9);
     const auto known = ports_.find(name);
     const bool wanted = physical_ ? known != ports_.end() : !name.empty() && name != "lo";
-    if (fields.size() < 9 || !wanted || ports_.size() > kMaxPorts) continue;
+    // Names that come and go, as those of containers, must not take the place of others.
+    if (fields.size() < 9 || !wanted || (known == ports_.end() && ports_.size() >= kMostNames)) continue;
     Port& port = ports_[name];
     out.push_back({name, rate(port.received.grow(to_integer(fields[0])), seconds, 1),
                    rate(port.sent.grow(to_integer(fields[8])), seconds, 1), port.mbit_per_second});

@@ -1,7 +1,6 @@
 #include "monitor/process_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -21,11 +20,24 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-bool is_interpreter(std::string_view comm) {
-  constexpr std::array<std::string_view, 7> kNames = {"python", "bash", "sh", "node", "java", "perl", "ruby"};
-  return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) {
-    return comm.starts_with(name) && comm.find_first_not_of("0123456789.", name.size()) == std::string_view::npos;
+struct Interpreter {
+  std::string_view name;
+  std::string_view inline_program;  // letters of short options that are followed by a program instead of a file's name
+};
+const Interpreter* interpreter(std::string_view comm) {
+  static constexpr Interpreter kAll[] = {{"python", "c"}, {"bash", "c"},  {"sh", "c"},  {"node", "ep"},
+                                         {"java", ""},    {"perl", "eE"}, {"ruby", "e"}};
+  const auto* const found = std::find_if(std::begin(kAll), std::end(kAll), [&](const Interpreter& each) {
+    return comm.starts_with(each.name) &&
+           comm.find_first_not_of("0123456789.", each.name.size()) == std::string_view::npos;
   });
+  return found == std::end(kAll) ? nullptr : found;
+}
+
+// Such an option, alone, among others (-lc) or long.
+bool gives_program(const Interpreter& of, std::string_view word) {
+  if (word.starts_with("--")) return of.name == "node" && (word == "--eval" || word == "--print");
+  return word.starts_with("-") && word.find_first_of(of.inline_program) != std::string_view::npos;
 }
 
 // "123 (name (of) any bytes) S 1 ...": fields are counted after the last parenthesis, the state being the third.
@@ -49,13 +61,14 @@ std::optional<Stat> parse_stat(std::string_view text) {
 
 std::string process_name(const std::string& comm, std::string_view arguments) {
   std::string name = printable(comm);
-  if (!is_interpreter(comm)) return name;
+  const Interpreter* const of = interpreter(comm);
+  if (!of) return name;
   bool first = true;
   while (!arguments.empty()) {
     const size_t end = std::min(arguments.find('\0'), arguments.size());
     const std::string_view word = arguments.substr(0, end);
     arguments.remove_prefix(std::min(end + 1, arguments.size()));
-    if (word == "-c") break;  // a program in the argument instead of a file's name
+    if (!first && gives_program(*of, word)) break;  // its text may hold anything
     if (!first && !word.empty() && word[0] != '-') return name + " " + printable(base_name(word));
     first = false;
   }
@@ -98,8 +111,9 @@ bool ProcessReader::look(int64_t pid, int64_t now_ns) {
   }
   if (process.comm != stat->comm) {  // a new process, or one that now runs another program
     process.comm = std::string(stat->comm);
-    process.name = process_name(
-        process.comm, is_interpreter(process.comm) ? read_text(source_, folder + "/cmdline", 4096) : std::string());
+    process.name =
+        process_name(process.comm, interpreter(process.comm) != nullptr ? read_text(source_, folder + "/cmdline", 4096)
+                                                                        : std::string());
   }
   process.start = stat->start;
   process.ticks = stat->ticks;

@@ -131,6 +131,13 @@ TEST(Processes, NamesAreSafeToPrint) {
   EXPECT_EQ(process_name("python3", script), "python3 train");
   EXPECT_EQ(process_name("bash", folders), "bash run all.sh");
   EXPECT_EQ(process_name("bash", std::string("bash\0-c\0curl secret\0", 20)), "bash");
+  // Programs in the command line may hold secrets.
+  for (const char* option : {"-lc", "-ec", "-c"})
+    EXPECT_EQ(process_name("bash", std::string("bash") + '\0' + option + '\0' + "curl secret"), "bash") << option;
+  EXPECT_EQ(process_name("python3.11", std::string("python3\0-Ic\0secret()\0", 21)), "python3.11");
+  EXPECT_EQ(process_name("perl", std::string("perl\0-ne\0secret\0", 16)), "perl");
+  EXPECT_EQ(process_name("node", std::string("node\0--eval\0secret\0", 19)), "node");
+  EXPECT_EQ(process_name("bash", std::string("bash\0-eux\0run.sh\0", 17)), "bash run.sh");
   EXPECT_EQ(process_name("bashful", folders), "bashful");
   EXPECT_EQ(process_name("sh", ""), "sh");
 }

@@ -300,7 +300,8 @@ void bind_values(py::module_& module) {
            "The list with its structs as Struct.to_dict() makes them.")
       .def(
           "__array__",
-          [](const List& self, const py::object& dtype, const py::object&) {
+          [](const List& self, const py::object& dtype, const py::object& copy) {
+            if (copy.is(py::bool_(false))) throw py::value_error("a list of a log becomes an array by a copy only");
             const py::object made = self.array();
             return dtype.is_none() ? made : py::object(made.attr("astype")(dtype));
           },

@@ -6,6 +6,11 @@
 namespace sparkpilot::python {
 namespace {
 
+// In a handler: what is no error of the value goes on, such as Ctrl-C.
+void let_pass(const py::error_already_set& error) {
+  if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw;
+}
+
 struct Pair {
   DType ours;
   const char* theirs;
@@ -83,7 +88,8 @@ DType type_asked(const py::object& type) {
   }
   try {
     if (const auto known = our_type(py::dtype::from_args(type))) return *known;
-  } catch (const py::error_already_set&) {
+  } catch (const py::error_already_set& error) {
+    let_pass(error);
   }
   fail("expected an element type such as numpy.float32 or \"bf16\", got {}", text_of(py::repr(type)));
 }
@@ -120,6 +126,7 @@ py::array array_given(const py::object& value, std::string_view what, std::optio
     try {
       given = to_python([&]() -> py::object { return py::module_::import("numpy").attr("from_dlpack")(value); });
     } catch (const py::error_already_set& error) {
+      let_pass(error);
       fail("{}: NumPy cannot take this {} by DLPack, which it can from the processor's memory: {}", what,
            type_name(value), text_of(error.value()));
     }
@@ -164,6 +171,9 @@ Shape shape_given(const py::object& value, std::string_view what) {
   std::vector<int64_t> sizes;
   try {
     for (const py::handle size : value) sizes.push_back(size.cast<int64_t>());
+  } catch (const py::error_already_set& error) {
+    let_pass(error);
+    fail("{}: expected a shape such as (1, 3), got {}", what, text_of(py::repr(value)));
   } catch (const std::exception&) {  // no sequence, or not of integers
     fail("{}: expected a shape such as (1, 3), got {}", what, text_of(py::repr(value)));
   }

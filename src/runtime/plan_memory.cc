@@ -211,7 +211,8 @@ void Plan::plan_memory() {
     const size_t outputs = graph_.outputs().size();
     if (index < 0 || (r >= outputs && updated_[r - outputs])) continue;
     const auto kind = storage_[static_cast<size_t>(index)].kind;
-    if (kind == Storage::input || kind == Storage::state) {
+    // A caller may write into results: neither its input nor a state nor the model's weights change by that.
+    if (kind == Storage::input || kind == Storage::state || kind == Storage::constant) {
       copies_.push_back({r, index, reserve_owned(storage_[static_cast<size_t>(index)].bytes)});
     }
   }

@@ -409,7 +409,14 @@ std::vector<std::string> Session::states() const {
 
 View Session::state(std::string_view name) {
   const auto found = impl_->states->find(name);
-  if (found == impl_->states->end()) fail("the model has no state \"{}\"", name);
+  if (found == impl_->states->end()) {
+    const auto called = [&](const State& state) { return impl_->graph.value(state.value).name == name; };
+    if (std::ranges::any_of(impl_->graph.states(), called)) {
+      fail("state \"{}\" has no memory before the shapes of all inputs are known: set_shape() and compile() come first",
+           name);
+    }
+    fail("the model has no state \"{}\"", name);
+  }
   if (const std::shared_ptr<GpuStates>& on_gpu = impl_->plan_options.gpu_states) {
     on_gpu->show(found->second);
     on_gpu->at(found->second).shown = true;

@@ -1,6 +1,6 @@
 // A libnvidia-ml that answers what the test asks for: the loader and the calls are the real ones, the GPU is not.
-// FAKE_DRIVER in the environment chooses: "", not_supported, nonsense, lost, failed, hang_init, hang_device.
-// FAKE_DRIVER_CALLS: a file to which the name of each function that is called is added, a line each.
+// FAKE_DRIVER in the environment chooses: "", not_supported, nonsense, lost, failed, hang_init, hang_device,
+// slow_device. FAKE_DRIVER_CALLS: a file to which the name of each function that is called is added, a line each.
 // FAKE_OLD: only the entry points of an old driver.
 #include <unistd.h>
 
@@ -58,6 +58,7 @@ extern "C" {
 int nvmlSystemGetDriverVersion(char* out, unsigned size) { return text("580.95.05", out, size); }
 int nvmlDeviceGetName(void*, char* out, unsigned size) {
   if (mode("hang_device")) hang();
+  if (mode("slow_device")) usleep(500'000);
   return text(mode("nonsense") ? "\xff\xfe\x01GPU" : "NVIDIA GB10", out, size);
 }
 int nvmlDeviceGetTemperature(void*, int, unsigned* out) { return number(41, out); }

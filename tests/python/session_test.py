@@ -155,6 +155,34 @@ class Types(unittest.TestCase):
             self.assertEqual(y.dtype, given.dtype)
             np.testing.assert_array_equal(y, given)
 
+    def test_results_that_are_constants_do_not_change_the_model(self):
+        b = sparkpilot.Builder("constants")
+        x, c = b.input("x", "float32", (3,)), b.constant(np.array([1, 2, 3], np.float32))
+        b.output(b.add("Identity", c), "anchors")
+        b.output(x + c, "y")
+        model = b.model()
+        session = Session(model, threads=1)
+        zeros = np.zeros(3, np.float32)
+        session(x=zeros)
+        session.outputs["anchors"][...] *= 10
+        for each in (session, Session(model, threads=1)):
+            result = each(x=zeros)
+            np.testing.assert_array_equal(result["y"], [1, 2, 3])
+            np.testing.assert_array_equal(result["anchors"], [1, 2, 3])
+
+    def test_ctrl_c_in_a_callers_tensor_goes_on(self):
+        class Tensor:
+            def __dlpack__(self, *_, **__):
+                raise KeyboardInterrupt
+
+            def __dlpack_device__(self):
+                return 1, 0
+
+        b = sparkpilot.Builder("copy")
+        b.output(b.input("x", "float32", (3,)) + b.constant(np.ones(3, np.float32)), "y")
+        with self.assertRaises(KeyboardInterrupt):
+            Session(b.model(), threads=1)(x=Tensor())
+
     def test_others_are_bits(self):
         session = Session(same("bf16"), precision="model", threads=1)
         self.assertEqual(session.input_infos["x"].dtype, "bf16")

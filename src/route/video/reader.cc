@@ -19,6 +19,8 @@ constexpr int64_t kMaxPixels = int64_t{8192} * 8192;
 // out.
 constexpr const char* kFormats = "hevc,h264,mpegts,mov,mp4,m4a,3gp,3g2,mj2,matroska,webm";
 
+bool is_yuv420(int pixels) { return pixels == AV_PIX_FMT_YUV420P || pixels == AV_PIX_FMT_YUVJ420P; }
+
 // FFmpeg's default, except that rows never begin a power of two apart: pixels below one another would share a few sets
 // of the first-level cache, and much of decoding works down columns (1928 columns: 2176 bytes instead of 2048 save 6
 // %).
@@ -105,10 +107,7 @@ struct VideoReader::Impl {
     width = parameters->width;
     height = parameters->height;
     reordered = parameters->video_delay > 0;
-    const auto pixels = static_cast<AVPixelFormat>(parameters->format);
-    if (pixels != AV_PIX_FMT_YUV420P && pixels != AV_PIX_FMT_YUVJ420P) {
-      fail("{}: the pictures are not 8-bit YUV 4:2:0", name);
-    }
+    if (!is_yuv420(parameters->format)) fail("{}: the pictures are not 8-bit YUV 4:2:0", name);
     if (width < 2 || height < 2 || width % 2 || height % 2) {
       fail("{}: pictures of {}x{}, expected even sizes", name, width, height);
     }
@@ -183,6 +182,11 @@ struct VideoReader::Impl {
         ++undecodable;
         if (reordered) ++index;
         continue;
+      }
+      // A later header may say otherwise than the first, and pictures of grey alone have no planes of chroma.
+      if (!is_yuv420(frame->format)) {
+        stopped("pictures are no longer 8-bit YUV 4:2:0");
+        return false;
       }
       if (frame->width != width || frame->height != height || frame->linesize[0] < width) {
         stopped(fmt::format("pictures change from {}x{} to {}x{}", width, height, frame->width, frame->height));

@@ -236,6 +236,28 @@ std::string error_of(Fn&& fn) {
   return "no error";
 }
 
+// A later header may ask for grey pictures, which have no planes of chroma (made by libx265: four pictures of 4:2:0,
+// then two of 4:0:0).
+TEST(Video, AChangeOfFormatEndsIt) {
+  constexpr std::string_view kHex =
+      "0000000140010c01ffff01600000030090000003000003001e9280900000000142010101600000030090000003000003"
+      "001ea0208105964a924cae6808000003000800000300a040000000014401c172b422400000012801af04d8fd3196ff00"
+      "0000010201d0097e10c609b0fe56d0000000010201d011ffd443060990fe56d0000000010201d0189ffdc430182640fe"
+      "56d00000000140010c01ffff0408000003009fc800000300001e928090000000014201010408000003009fc800000300"
+      "001ec0820416592a4932b9a02000000300200000030281000000014401c172b422400000012801ae09b0f5da7e600000"
+      "00010201d0097c20c136fbbb40";
+  const TempFolder folder;
+  std::string bytes;
+  for (size_t i = 0; i < kHex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(kHex.substr(i, 2)), nullptr, 16));
+  write_text(folder / "grey.hevc", bytes);
+  VideoReader video(folder / "grey.hevc");
+  int frames = 0;
+  while (video.next()) ++frames;
+  EXPECT_EQ(frames, 4);
+  EXPECT_NE(video.damage().find("no longer 8-bit YUV 4:2:0 at frame 4"), std::string::npos) << video.damage();
+}
+
 TEST(Video, WhatIsNoVideoIsRefused) {
   const TempFolder folder;
   write_text(folder / "text.hevc", "this is not a video, it is a line of text\n");
