@@ -141,21 +141,22 @@ class Application {
     }
   }
 
-  // The gain in the shape in which it multiplies a convolution's result.
-  ValueId gain_of_images(Builder& b, const Parts& parts, const Layer& layer) const {
+  // A value [out], which may be absent, in the shape in which it meets a convolution's result.
+  static ValueId by_channel(Builder& b, ValueId value, const Layer& layer) {
+    if (!value.present()) return value;
     Shape shape{layer.out()};
     for (int axis = 2; axis < layer.weight.rank(); ++axis) shape = shape.inserted(axis - 1, 1);
-    return b.add("Reshape", {parts.gain, b.ints(shape.dims())});
+    return b.add("Reshape", {value, b.ints(shape.dims())});
   }
 
   static ValueId magnitude_as(Builder& b, ValueId magnitude, const Shape& shape) {
     return b.shape(magnitude) == shape ? magnitude : b.add("Reshape", {magnitude, b.ints(shape.dims())});
   }
 
-  // g (u + d) + bias in place of the node's result; bias may be absent.
-  void replace(NodeId id, Builder& b, ValueId u, ValueId d, const Parts& parts, ValueId bias) {
+  // g (u + d) + bias in place of the node's result; gain and bias may be absent.
+  void replace(NodeId id, Builder& b, ValueId u, ValueId d, ValueId gain, ValueId bias) {
     ValueId y = b.add("Add", {u, d}, {}, "adapted");
-    if (parts.gain.present()) y = b.add("Mul", {y, parts.gain}, {}, "scaled");
+    if (gain.present()) y = b.add("Mul", {y, gain}, {}, "scaled");
     if (bias.present()) y = b.add("Add", {y, bias}, {}, "biased");
     const ValueId before = graph_.node(id).outputs[0];
     graph_.value(y).name = graph_.value(before).name;
@@ -178,25 +179,18 @@ class Application {
       return b.add("MatMul", {x, b.add("Transpose", {matrix}, {{"perm", std::vector<int64_t>{1, 0}}})}, {}, name);
     };
     const ValueId d = by(scaled(b, by(node.inputs[0], parts.a, "lora_A"), parts), parts.b, "lora_B");
-    replace(id, b, u, d, parts, bias);
+    replace(id, b, u, d, parts.gain, bias);
   }
 
   void change_conv(NodeId id, size_t i, const Parts& parts) {
     const Node node = graph_.node(id);
     const Layer& layer = layers_[i];
     Builder b(graph_, layer.path);
-    ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : ValueId{};
-    if (bias.present()) {
-      Shape shape{layer.out()};
-      for (int axis = 2; axis < layer.weight.rank(); ++axis) shape = shape.inserted(axis - 1, 1);
-      bias = b.add("Reshape", {bias, b.ints(shape.dims())});
-    }
+    const ValueId bias = by_channel(b, node.inputs.size() > 2 ? node.inputs[2] : ValueId{}, layer);
     const ValueId u = b.add("Conv", {node.inputs[0], node.inputs[1]}, node.attrs, "base");
     const ValueId t = b.add("Conv", {node.inputs[0], parts.a}, node.attrs, "lora_A");
     const ValueId d = b.add("Conv", {scaled(b, t, parts), parts.b}, {{"group", layer.groups}}, "lora_B");
-    Parts images = parts;
-    if (parts.gain.present()) images.gain = gain_of_images(b, parts, layer);
-    replace(id, b, u, d, images, bias);
+    replace(id, b, u, d, by_channel(b, parts.gain, layer), bias);
   }
 
   static ValueId scaled(Builder& b, ValueId x, const Parts& parts) {

@@ -157,7 +157,8 @@ void sparkpilot_sim_default_options(sparkpilot_sim_options* options) {
 sparkpilot_sim_env* sparkpilot_sim_make(const sparkpilot_sim_options* options) {
   return guarded<sparkpilot_sim_env*>(nullptr, [&] {
     if (!options) fail("sim: no options");
-    return new sparkpilot_sim_env{sim::LearningEnv(learning_options(*options)), options->threads};
+    return new sparkpilot_sim_env{sim::LearningEnv(learning_options(*options)),
+                                  options->threads > 0 ? options->threads : available_processors()};
   });
 }
 void sparkpilot_sim_free(sparkpilot_sim_env* env) { delete env; }
@@ -188,7 +189,7 @@ int32_t sparkpilot_sim_reset(sparkpilot_sim_env* env, const uint8_t* mask, const
                              const sparkpilot_sim_buffers* out) {
   return guarded(-1, [&] {
     sim::LearningEnv& worlds = checked(env);
-    const ThreadScope scope(env->threads > 0 ? env->threads : available_processors());
+    const ThreadScope scope(env->threads);
     worlds.reset(mask, seeds, learning_buffers(out));
     return 0;
   });
@@ -198,7 +199,7 @@ int32_t sparkpilot_sim_step(sparkpilot_sim_env* env, const float* actions, const
   return guarded(-1, [&] {
     sim::LearningEnv& worlds = checked(env);
     if (!actions) fail("sim: no actions");
-    const ThreadScope scope(env->threads > 0 ? env->threads : available_processors());
+    const ThreadScope scope(env->threads);
     worlds.step(actions, learning_buffers(out));
     return 0;
   });

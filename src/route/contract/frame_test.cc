@@ -1,7 +1,6 @@
 #include "route/contract/frame.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +16,7 @@
 
 #include "base/fnv.h"
 #include "base/random.h"
+#include "route/contract/test_targets.h"
 #include "sparkpilot/error.h"
 
 namespace sparkpilot::drive {
@@ -24,20 +24,6 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr Sampling kBoth[] = {Sampling::bilinear, Sampling::nearest};
-
-// Calls fn for each target in this binary that this machine can run.
-void for_each_target(const std::function<void()>& fn) {
-  for (int bit = 0; bit < 63; ++bit) {
-    const int64_t target = int64_t{1} << bit;
-    if (!(hwy::SupportedTargets() & target & HWY_TARGETS)) continue;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    fn();
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-}
 
 // A picture whose planes are separate allocations of exactly the length in the contract, so that an address sanitizer
 // detects each byte read outside.

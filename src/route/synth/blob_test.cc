@@ -2,10 +2,11 @@
 #include "route/synth/blob.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <cmath>
 #include <vector>
+
+#include "route/contract/test_targets.h"
 
 namespace sparkpilot::drive::synth {
 namespace {
@@ -35,12 +36,7 @@ void paint_plainly(const BlobRow& row, const Noise& noise, int level) {
 TEST(SynthBlob, RowsAreThoseOfPlainCode) {
   const Noise noise(7, 0.85F);
   constexpr int kWidth = 80;
-  for (int bit = 0; bit < 63; ++bit) {  // each instruction set of this machine
-    const int64_t target = int64_t{1} << bit;
-    if (!(hwy::SupportedTargets() & target & HWY_TARGETS)) continue;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    SCOPED_TRACE(hwy::TargetName(target));
+  for_each_target([&] {
     for (int from = 0; from < 20; ++from) {
       for (int count = 0; count < 40; count += 3) {
         for (const bool rough : {false, true}) {
@@ -65,9 +61,7 @@ TEST(SynthBlob, RowsAreThoseOfPlainCode) {
         }
       }
     }
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  });
 }
 
 }  // namespace

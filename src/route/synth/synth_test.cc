@@ -3,7 +3,6 @@
 
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <cmath>
 #include <limits>
@@ -13,6 +12,7 @@
 #include "base/fnv.h"
 #include "base/parallel.h"
 #include "route/contract/frame.h"
+#include "route/contract/test_targets.h"
 #include "route/log/driven_path.h"
 #include "route/log/plan_error.h"
 #include "route/log/reader.h"
@@ -60,16 +60,9 @@ TEST(Synth, TheSameBitsOnEveryMachineAndForAnyNumberOfThreads) {
   EXPECT_EQ(picture_hash(1, synth::Light::day, 1), 16052971396420887889ULL);
   EXPECT_EQ(picture_hash(1, synth::Light::day, 2), picture_hash(1, synth::Light::day, 1));
   EXPECT_EQ(picture_hash(7, synth::Light::night, 3), 1204078041498246614ULL);
-  for (int bit = 0; bit < 63; ++bit) {  // each instruction set of this machine
-    const int64_t target = int64_t{1} << bit;
-    if (!(hwy::SupportedTargets() & target & HWY_TARGETS)) continue;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    // Of a width that is no multiple of the pixels that are drawn at once.
-    EXPECT_EQ(picture_hash(3, synth::Light::dusk, 1, "neo"), 16829208779130535793ULL) << hwy::TargetName(target);
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  for_each_target([] {  // of a width that is no multiple of the pixels that are drawn at once
+    EXPECT_EQ(picture_hash(3, synth::Light::dusk, 1, "neo"), 16829208779130535793ULL);
+  });
   EXPECT_EQ(log_hash(1, 1), 11857939744538931810ULL);
   EXPECT_EQ(log_hash(1, 2), log_hash(1, 1));
   EXPECT_NE(log_hash(2, 1), log_hash(1, 1));
