@@ -44,7 +44,7 @@ function(sparkpilot_sim_library)
   add_dependencies(sim_shared sim ops)
   target_link_libraries(sim_shared PRIVATE $<TARGET_FILE:sim> $<TARGET_FILE:ops> tensor fmt::fmt sparkpilot::hwy)
   target_link_options(sim_shared PRIVATE LINKER:--version-script=${exports} LINKER:--no-undefined LINKER:--gc-sections)
-  set_target_properties(sim_shared PROPERTIES OUTPUT_NAME sparkpilot_sim SOVERSION 2 LINK_DEPENDS ${exports})
+  set_target_properties(sim_shared PROPERTIES OUTPUT_NAME sparkpilot_sim SOVERSION 3 LINK_DEPENDS ${exports})
 endfunction()
 
 # Sessions, as a shared library of C functions (include/sparkpilot/sparkpilot.h) that holds the rooms it needs.

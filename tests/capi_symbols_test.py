@@ -16,7 +16,7 @@ KEPT = {"libsparkpilot_c.so.1": """
     sparkpilot_find_output sparkpilot_input sparkpilot_input_count sparkpilot_load sparkpilot_load_bytes
     sparkpilot_output sparkpilot_output_count sparkpilot_read sparkpilot_run sparkpilot_set_shape
     sparkpilot_version sparkpilot_write""",
-        "libsparkpilot_sim.so.2": """
+        "libsparkpilot_sim.so.3": """
     sparkpilot_sim_action sparkpilot_sim_default_options sparkpilot_sim_error sparkpilot_sim_error_kind
     sparkpilot_sim_free sparkpilot_sim_make sparkpilot_sim_observation sparkpilot_sim_reset
     sparkpilot_sim_scenario sparkpilot_sim_step sparkpilot_sim_term sparkpilot_sim_version"""}

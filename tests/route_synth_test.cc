@@ -61,7 +61,7 @@ TEST_F(SynthCli, ARouteIsMadeByOneProcess) {
 TEST_F(SynthCli, RefusesWhatCannotBe) {
   const std::string synth = "route synth --out " + folder.file("none") + " ";
   expect_usage_error(synth + "--device phone", "--device: expected tici, tizi, mici or neo, got \"phone\"");
-  expect_usage_error(synth + "--road sea", "rural or city, got \"sea\"");
+  expect_usage_error(synth + "--road sea", "city or winding, got \"sea\"");
   expect_usage_error(synth + "--light lamp", "dusk or night, got \"lamp\"");
   expect_usage_error(synth + "--wet --dry", "--wet and --dry");
   expect_usage_error(synth + "--seconds 0", "0 seconds");

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SPARKPILOT_SIM_VERSION 2 /* grows with each change that is not compatible */
+#define SPARKPILOT_SIM_VERSION 3 /* grows with each change that is not compatible */
 #define SPARKPILOT_SIM_REWARDS 10
 
 typedef struct sparkpilot_sim_env sparkpilot_sim_env;

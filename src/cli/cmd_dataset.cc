@@ -1,7 +1,6 @@
 // sparkpilot dataset: samples for training, made of recorded or synthetic routes.
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/driving_models.h"
 #include "cli/interrupt.h"
+#include "cli/synth_flags.h"
 #include "cli/terminal.h"
 #include "train/dataset.h"
 #include "train/dataset_build.h"
@@ -44,6 +44,7 @@ void check_source(const BuildFlags& flags) {
       {flags.dry, "--dry"},
       {flags.no_traffic, "--no-traffic"},
       {flags.roads.keep_left, "--keep-left"},
+      {flags.roads.after != 0, "--after"},
       {flags.roads.seconds != train::SyntheticOptions().seconds, "--seconds"}};
   const std::pair<bool, const char*> for_routes[] = {{flags.options.keep_overridden, "--keep-overridden"},
                                                      {flags.options.limit != 0, "--limit"},
@@ -76,19 +77,12 @@ void check_driver(const Program& program, const BuildFlags& flags) {
   }
 }
 
-train::SyntheticOptions roads_of(const BuildFlags& flags) {
-  using drive::synth::Light;
-  using drive::synth::RoadKind;
-  const std::map<std::string, RoadKind> roads = {
-      {"highway", RoadKind::highway}, {"rural", RoadKind::rural}, {"city", RoadKind::city}};
-  const std::map<std::string, Light> lights = {
-      {"day", Light::day}, {"overcast", Light::overcast}, {"dusk", Light::dusk}, {"night", Light::night}};
+train::SyntheticOptions synthetic_options(const BuildFlags& flags) {
   train::SyntheticOptions options = flags.roads;
   options.routes = flags.synthetic;
   options.seed = flags.run.seed;
   options.traffic = !flags.no_traffic;
-  if (const auto found = roads.find(flags.road); found != roads.end()) options.road = found->second;
-  if (const auto found = lights.find(flags.light); found != lights.end()) options.light = found->second;
+  options.roads = roads_of(flags.road), options.light = light_of(flags.light);
   if (flags.wet || flags.dry) options.wet = flags.wet;
   return options;
 }
@@ -172,9 +166,10 @@ int dataset_build(const Program& program, const BuildFlags& flags) {
                               p.frames_per_second, human_bytes(p.bytes)));
     progress.at(p.done);
   };
-  const train::BuildResult result = flags.synthetic > 0 ? train::build_synthetic_dataset(roads_of(flags), options)
-                                    : options.driver()  ? train::build_driver_dataset(routes, options)
-                                                        : train::build_dataset(routes, options);
+  const train::BuildResult result = flags.synthetic > 0
+                                        ? train::build_synthetic_dataset(synthetic_options(flags), options)
+                                    : options.driver() ? train::build_driver_dataset(routes, options)
+                                                       : train::build_dataset(routes, options);
   return report_build(program, options.out.string(), result);
 }
 
@@ -244,8 +239,7 @@ void print_info(const std::string& folder, const train::Dataset& data) {
   print(fmt::format("made of: {}; every {}\n", info.options, count_of(info.every, "frame")));
   print(fmt::format("model: {}\n", info.model()));
   for (const train::DatasetNetwork& network : info.networks)
-    print(
-        fmt::format("  {} {} {}{}\n", network.role, network.file, network.hash, info.teacher ? "" : " (did not run)"));
+    print(fmt::format("  {} {} {}\n", network.role, network.file, info.teacher ? network.hash : "(did not run)"));
   Table fields({"field", "type", "shape"});
   for (const train::Field& field : data.fields())
     fields.add({field.name, std::string(name(field.dtype)), field.shape.str()});
@@ -315,9 +309,14 @@ void add_build(Program& program, Command group) {
   add_number(command, "--focal-length", flags->focal_length,
              "focal length of the road camera in pixels, if the log does not tell", "PX");
   add_number(command, "--seconds", flags->roads.seconds, "length of a synthetic route", "S");
-  add_choice(command, "--road", flags->road, {"any", "highway", "rural", "city"}, "where synthetic routes lie", "KIND");
-  add_choice(command, "--light", flags->light, {"any", "day", "overcast", "dusk", "night"}, "time of day and sky",
-             "KIND");
+  add_number(command, "--after", flags->roads.after,
+             "seconds of a synthetic route before its first sample; the first 0.2 s have no earlier picture", "S");
+  command
+      .add_option("--road", flags->road,
+                  "where synthetic routes lie: any (highway, rural or city), or one or several of highway, rural, city "
+                  "and winding, which take turns")
+      .type_name("KIND[,KIND...]");
+  add_choice(command, "--light", flags->light, light_words(), "time of day and sky", "KIND");
   command.add_flag("--wet", flags->wet, "wet roads");
   command.add_flag("--dry", flags->dry, "dry roads");
   command.add_flag("--keep-left", flags->roads.keep_left, "traffic keeps left");

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/synth_flags.h"
 #include "cli/terminal.h"
 #include "route/synth/synth.h"
 
@@ -24,15 +25,8 @@ struct SynthFlags {
 };
 
 drive::SynthOptions options_of(const SynthFlags& flags) {
-  using drive::synth::Light;
-  using drive::synth::RoadKind;
-  static const std::map<std::string, RoadKind> kRoads = {
-      {"highway", RoadKind::highway}, {"rural", RoadKind::rural}, {"city", RoadKind::city}};
-  static const std::map<std::string, Light> kLights = {
-      {"day", Light::day}, {"overcast", Light::overcast}, {"dusk", Light::dusk}, {"night", Light::night}};
   drive::SynthOptions options = flags.options;
-  if (const auto found = kRoads.find(flags.road); found != kRoads.end()) options.road = found->second;
-  if (const auto found = kLights.find(flags.light); found != kLights.end()) options.light = found->second;
+  options.road = road_of(flags.road), options.light = light_of(flags.light);
   if (flags.no_video && flags.qcamera_only) fail("--no-video and --qcamera-only exclude each other");
   if (flags.wet && flags.dry) fail("--wet and --dry exclude each other");
   if (flags.wet || flags.dry) options.wet = flags.wet;
@@ -97,9 +91,8 @@ void add_route_synth(Program& program, Command route) {
   add_number(command, "--seed", options.seed, "the same seed, the same route");
   add_number(command, "--routes", flags->routes, "number of routes, with this seed and the following ones");
   add_choice(command, "--device", options.device, {"tici", "tizi", "mici", "neo"}, "whose cameras", "NAME");
-  add_choice(command, "--road", flags->road, {"any", "highway", "rural", "city"}, "where it lies", "KIND");
-  add_choice(command, "--light", flags->light, {"any", "day", "overcast", "dusk", "night"}, "time of day and sky",
-             "KIND");
+  add_choice(command, "--road", flags->road, road_words(), "where it lies; any: highway, rural or city", "KIND");
+  add_choice(command, "--light", flags->light, light_words(), "time of day and sky", "KIND");
   command.add_flag("--wet", flags->wet, "a wet road");
   command.add_flag("--dry", flags->dry, "a dry road");
   command.add_flag("--keep-left", options.keep_left, "traffic keeps left");

@@ -14,7 +14,7 @@ constexpr VitSize kVit{28, 1024, 16}, kTinyVit{2, 8, 2};
 constexpr VisionHeadSize kVisionHeads{2048, 896, 512}, kTinyVisionHeads{16, 8, 8};
 constexpr PolicySize kPolicy{512, 2048, 256, 512, 256, 128, 8, 4}, kTinyPolicy{16, 32, 16, 8, 16, 8, 1, 1};
 // Less than a megabyte that can be trained: `make tiny-model`.
-constexpr RoadSize kDemoRoad{{24, 32, 48}, 8, 8, 48};
+constexpr RoadSize kDemoRoad{{24, 32, 48}, 8, 32};
 constexpr VisionHeadSize kDemoHeads{64, 48, 48};
 constexpr PolicySize kDemoPolicy{48, 96, 32, 48, 48, 16, 1, 1};
 // Before 0.10.0: five plans, hence a wide last layer, and a curvature.
@@ -70,7 +70,7 @@ const Model kModels[] = {
     {{"tiny_driving_supercombo", "driving_supercombo for tests.", kSupercombo, 77'420, 17'338'272},
      {.fast_vit = kTinyFastVit, .heads = kTinyVisionHeads, .policy = kTinyPolicy},
      ZooEra::mid_2026},
-    {{"demo_supercombo", "driving_supercombo to be trained.", kSupercombo, 448'705, 34'606'857},
+    {{"demo_supercombo", "driving_supercombo to be trained.", kSupercombo, 455'479, 34'585'115},
      {.road = kDemoRoad, .heads = kDemoHeads, .policy = kDemoPolicy},
      ZooEra::mid_2026},
     {{"tiny_dmonitoring_model", "dmonitoring_model for tests.", kMonitoring, 28'623, 12'761'360},

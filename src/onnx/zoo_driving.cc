@@ -110,8 +110,12 @@ ZooHeads old_split(Layers& l, const ZooSize& size) {
 ZooHeads split_or_merged(Layers& l, const ZooSize& size, bool merged) {
   ZooHeads heads;
   if (size.heads) {
-    const ValueId features = size.road ? road_trunk(l, kImages, *size.road) : trunk(l, zoo_images(l, kImages), size);
-    heads = vision_heads(l, features, *size.heads, split_vision(144));
+    if (size.road) {
+      const RoadFeatures road = road_trunk(l, kImages, *size.road);
+      heads = vision_heads(l, road.features, *size.heads, split_vision(144), &road);
+    } else {
+      heads = vision_heads(l, trunk(l, zoo_images(l, kImages), size), *size.heads, split_vision(144));
+    }
   }
   if (!size.policy) return heads;
   PolicyInputs inputs;
@@ -122,12 +126,15 @@ ZooHeads split_or_merged(Layers& l, const ZooSize& size, bool merged) {
     inputs.context.push_back(zoo_input(l, "action_t", Shape{1, 2}));
     inputs.features = append_feature(l, inputs.features, heads.back().value);
   }
-  const ValueId desire = inputs.desire;
+  const ValueId desire = inputs.desire, features = inputs.features;
+  // What a small policy makes of the past are the roads that it was trained on; of it the speeds are enough.
+  if (size.road) inputs.features = l.node("Unsqueeze", {heads.back().value, l.ints({1})});
   for (ZooHead& head : policy_heads(l, std::move(inputs), *size.policy, kOnePlan)) heads.push_back(std::move(head));
   if (size.road) {
     const auto named = [&](const char* name) -> ValueId& {
       return std::ranges::find(heads, name, &ZooHead::name)->value;
     };
+    named("plan") = follow_speed(l, named("plan"), features);
     named("plan") = follow_lane(l, named("plan"), named("lane_lines"), desire);
   }
   heads.push_back(zoo_padding(l, "policy.pad", 2));

@@ -30,10 +30,10 @@ struct VitSize {
   int64_t width, heads;
 };
 // A small trunk: a stem and stages of these widths, `map` channels with all their places as features, and `motion`
-// features of the ground's motion, by `filters` filters. Of the pictures before it sees only the ground.
+// features of the ground's motion. Of the pictures before it sees only the ground.
 struct RoadSize {
   std::array<int64_t, 3> widths;
-  int64_t map, filters, motion;
+  int64_t map, motion;
 };
 // After the trunk: pooled features -> summary -> hidden state and one small network for each head.
 struct VisionHeadSize {
@@ -84,15 +84,26 @@ ZooHead zoo_padding(Layers& layers, const std::string& name, int64_t width);
 ValueId fast_vit(Layers& layers, ValueId images, const FastVitSize& size);
 ValueId vit(Layers& layers, ValueId images, const VitSize& size);
 // With the images as inputs, of bytes.
-ValueId road_trunk(Layers& layers, const ZooImages& images, const RoadSize& size);
+struct RoadFeatures {
+  ValueId features;  // [1, C]
+  ValueId speed;     // [1, 1], m/s
+  ValueId apart;     // [1, 1], m/s: what the ground far ahead says more
+};
+RoadFeatures road_trunk(Layers& layers, const ZooImages& images, const RoadSize& size);
 // A plan of one hypothesis whose y follows from its x: that of the middle between the inner lane lines there, the way
 // from the car to the middle, and what desires add. `desire`: [1, n, 8].
 ValueId follow_lane(Layers& layers, ValueId plan, ValueId lane_lines, ValueId desire);
-// Features -> the heads named, and hidden_state [1, 512] last.
-ZooHeads vision_heads(Layers& layers, ValueId features, const VisionHeadSize& size,
-                      std::span<const ZooHeadWidth> heads);
+// The hidden state [1, 512] of a summary and a speed; a pose with it; and a plan of one hypothesis whose x and speeds
+// follow it, as the past hidden states in `features` [1, n, 512] do, this frame's last.
+ValueId remember_speed(Layers& layers, ValueId summary, const RoadFeatures& road);
+ValueId add_speed(Layers& layers, ValueId pose, ValueId speed);
+ValueId follow_speed(Layers& layers, ValueId plan, ValueId features);
+// Features -> the heads named, and hidden_state [1, 512] last. `road`: whose speed is the pose's and the hidden
+// state's.
+ZooHeads vision_heads(Layers& layers, ValueId features, const VisionHeadSize& size, std::span<const ZooHeadWidth> heads,
+                      const RoadFeatures* road = nullptr);
 struct PolicyInputs {
-  ValueId features;                      // [1, 25 n, 512], this frame's last
+  ValueId features;                      // [1, 25 n, 512], this frame's last; [1, 1, 512]: this frame's alone
   ValueId desire;                        // [1, 25 n, 8]
   std::vector<ValueId> context;          // vectors [1, any]
   std::optional<ValueId> steering = {};  // [1, any]: further input of desired_curvature

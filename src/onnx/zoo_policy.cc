@@ -65,9 +65,10 @@ ZooHeads policy_heads(Layers& l, PolicyInputs inputs, const PolicySize& size, in
   const int64_t rows = l.shape(inputs.features)[1], step = rows / 25 * 3;
   const ValueId now = l.node("Gather", {inputs.features, l.ints({rows - 1})}, time);
   const ValueId times = l.ints({0, step, 2 * step, 3 * step, 4 * step, 5 * step, 6 * step, 7 * step});
-  const ValueId past = l.node("Gather", {inputs.features, times}, time);
-  const ValueId token = context_token(l, inputs.desire, std::move(inputs.context), size);
-  ValueId x = transformer(l, l.concat({now, past, token}, 1), size);
+  std::vector<ValueId> tokens{now};
+  if (rows > 1) tokens.push_back(l.node("Gather", {inputs.features, times}, time));
+  tokens.push_back(context_token(l, inputs.desire, std::move(inputs.context), size));
+  ValueId x = transformer(l, l.concat(tokens, 1), size);
   x = residual_blocks(l, mlp(l, "summary", x, {size.width}), 2, size.trunk);
 
   ZooHeads heads;

@@ -2,6 +2,7 @@
 // how far the ground moved between the two pictures, and a path that follows the lane.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "onnx/zoo_models.h"
 
@@ -17,9 +18,23 @@ constexpr double kFocal = 910, kCentreX = 256, kCentreY = 47.6, kCamera = 1.22;
 
 // The ground ahead as a grid: rows from 5.6 m on, columns from the left to the right of the lane. Between two pictures
 // the ground moves by up to kShifts rows: 42 m/s if they are 0.2 s apart.
-constexpr int64_t kRows = 96, kColumns = 48, kShifts = 42;
-constexpr double kNearest = 5.6, kCell = 0.2;
-constexpr int64_t kTop = 45, kBottom = 124, kHeight = kBottom - kTop;  // the rows of the image that the grid needs
+constexpr int64_t kRows = 192, kColumns = 32, kShifts = 84, kNear = kRows - kShifts;
+constexpr double kNearest = 5.6, kLong = 0.1, kWide = 0.2;               // m: where it begins, and a cell
+constexpr double kApart = 0.2;                                           // s between the pictures
+constexpr double kTurns[] = {-0.03, -0.02, -0.01, 0, 0.01, 0.02, 0.03};  // radians between the pictures
+constexpr int64_t kTop = 45, kBottom = 124, kHeight = kBottom - kTop;    // the rows of the image that the grid needs
+// A row is compared with its neighbours, so many before and behind it, and within one step of luma: the asphalt's
+// texture is that faint, and what is bright, lines and edges, stands still in the picture.
+constexpr int64_t kNeighbours = 4;
+constexpr int64_t kFar = 36, kTogether = 4;  // rows that are far away; shifts that are one feature
+constexpr int64_t kStill = 4;  // shifts at which what stands still in the picture is alike, wherever the ground went
+constexpr double kFaint = 1, kSharpness = 40;
+
+// In the hidden state the speed stands behind the others, then how far apart the far rows' is, in these units, and a
+// number that says there are such: what is remembered before a drive began is all zero. What the outputs add to is
+// usual at this speed.
+constexpr int64_t kHiddenState = 512;
+constexpr double kSpeedUnit = 64, kApartUnit = 8, kThere = 0.125, kUsualSpeed = 20;
 
 // relu(x + conv(relu(conv(x)))).
 ValueId residual(Layers& l, std::string_view name, ValueId x) {
@@ -29,29 +44,33 @@ ValueId residual(Layers& l, std::string_view name, ValueId x) {
   return l.relu(l.add(l.conv("conv2", inner, {.out = width, .kernel = 3, .gain = 0.3 * kReluGain}), x));
 }
 
-// Where to look for each cell's middle: in the picture's row above it and in the one below, and how much of each.
-// Luma lies by even and odd rows of the picture.
+// Where to look for each cell's middle: at four places of the picture, two of its rows above each other by two columns
+// next to each other, and how much of each. Luma lies by even and odd rows of the picture.
 struct Cells {
-  Tensor places{DType::i32, Shape{2, kRows, kColumns}};
-  Tensor shares{DType::f16, Shape{2, kRows, 1}};
+  Tensor rows{DType::i32, Shape{2, kRows, 1}}, row_shares{DType::f16, Shape{2, kRows, 1}};
+  Tensor right{DType::u8, Shape{1, 1, kRows, kColumns}};          // the right one of the two columns
+  Tensor right_shares{DType::f16, Shape{1, 1, kRows, kColumns}};  // the left one has the rest
 };
 Cells ground_cells() {
   Cells cells;
+  const auto put = [](Tensor& shares, int64_t at, double value) {
+    shares.data<Half>()[static_cast<size_t>(at)] = Half(static_cast<float>(value));
+  };
   for (int64_t row = 0; row < kRows; ++row) {
-    const double ahead = kNearest + kCell * static_cast<double>(row);
+    const double ahead = kNearest + kLong * static_cast<double>(row);
     const double y = kCentreY + kFocal * kCamera / ahead - 2 * kTop, above = std::floor(y);
     for (const int64_t which : {0, 1}) {
-      const int64_t at = static_cast<int64_t>(above) + which;
-      const double share = which == 0 ? 1 - (y - above) : y - above;
-      cells.shares.data<Half>()[static_cast<size_t>(which * kRows + row)] = Half(static_cast<float>(share));
-      for (int64_t column = 0; column < kColumns; ++column) {
-        const double right = kCell * (static_cast<double>(column) - 0.5 * (kColumns - 1));
-        const double middle = (kCentreX + kFocal * right / ahead + 0.5) / (2 * kPixels) - 0.5;
-        const int64_t x = std::clamp<int64_t>(std::llround(middle), 0, kWidth - 1);
-        const int64_t place = (at % 2 * kHeight + std::min(at / 2, kHeight - 1)) * kWidth + x;
-        cells.places.data<int32_t>()[static_cast<size_t>((which * kRows + row) * kColumns + column)] =
-            static_cast<int32_t>(place);
-      }
+      const int64_t at = static_cast<int64_t>(above) + which, cell = which * kRows + row;
+      put(cells.row_shares, cell, which == 0 ? 1 - (y - above) : y - above);
+      cells.rows.data<int32_t>()[static_cast<size_t>(cell)] =
+          static_cast<int32_t>((at % 2 * kHeight + std::min(at / 2, kHeight - 1)) * kWidth);
+    }
+    for (int64_t column = 0; column < kColumns; ++column) {
+      const double aside = kWide * (static_cast<double>(column) - 0.5 * (kColumns - 1));
+      const double x = (kCentreX + kFocal * aside / ahead + 0.5) / (2 * kPixels) - 0.5;
+      const double left = std::clamp(std::floor(x), -1.0, kWidth - 1.0);
+      put(cells.right_shares, row * kColumns + column, std::clamp(x - left, 0.0, 1.0));
+      cells.right.data<uint8_t>()[static_cast<size_t>(row * kColumns + column)] = static_cast<uint8_t>(left + 1);
     }
   }
   return cells;
@@ -61,7 +80,14 @@ ValueId slice(Layers& l, ValueId x, int64_t axis, int64_t begin, int64_t end) {
   return l.node("Slice", {x, l.ints({begin}), l.ints({end}), l.ints({axis})});
 }
 
-// The ground of both pictures from above, the earlier one left: [1, 1, kRows, 2 kColumns].
+ValueId whole(Layers& l, int32_t value) {
+  Tensor tensor(DType::i32, Shape{});
+  tensor.data<int32_t>()[0] = value;
+  return l.constant(tensor);
+}
+
+// The texture of the ground in both pictures from above, the earlier one first: [1, 2, kRows, kColumns], each row's sum
+// 0.
 ValueId ground(Layers& l, ValueId road) {
   // A near cell is many pixels wide, the farthest four. Planes: even and odd rows of even columns, then of odd ones.
   const ValueId below = l.reshape(slice(l, road, 2, kTop, kBottom), {1, 2, kPlanes, kHeight * kWidth, kPixels});
@@ -69,47 +95,97 @@ ValueId ground(Layers& l, ValueId road) {
   const ValueId by_row = l.reshape(luma, {1, 2, 2, 2 * kHeight * kWidth, kPixels});
   const ValueId mean = l.node("ReduceMean", {by_row}, {{"axes", std::vector<int64_t>{2, 4}}, {"keepdims", int64_t{0}}});
   const Cells cells = ground_cells();
-  const ValueId places = l.constant(cells.places);
-  const ValueId shares = l.constant(cells.shares);
-  const ValueId both = l.mul(l.node("Gather", {mean, places}, {{"axis", int64_t{2}}}), shares);
-  const ValueId grid = l.node("ReduceSum", {both, l.ints({2})}, {{"keepdims", int64_t{0}}});
-  const ValueId pair = l.reshape(l.transpose(grid, {0, 2, 1, 3}), {1, 1, kRows, 2 * kColumns});
-  const ValueId centred = l.node("Sub", {pair, l.scalar(kPixelMean)});
-  return l.mul(centred, l.scalar(2 / kPixelDeviation));
+  const ValueId right = l.cast(l.constant(cells.right), DType::i32);
+  const ValueId both = l.concat({l.add(right, whole(l, -1)), right}, 0);
+  const ValueId places = l.add(l.node("Clip", {both, whole(l, 0), whole(l, kWidth - 1)}), l.constant(cells.rows));
+  const ValueId part = l.constant(cells.right_shares);
+  const ValueId columns = l.concat({l.node("Sub", {l.scalar(1), part}), part}, 0);
+  const ValueId shares = l.mul(columns, l.constant(cells.row_shares));
+  const ValueId taps = l.mul(l.node("Gather", {mean, places}, {{"axis", int64_t{2}}}), shares);
+  const ValueId grid = l.node("ReduceSum", {taps, l.ints({2, 3})}, {{"keepdims", int64_t{0}}});
+  const ValueId around = l.node("AveragePool", {grid},
+                                {{"kernel_shape", std::vector<int64_t>{2 * kNeighbours + 1, 1}},
+                                 {"pads", std::vector<int64_t>{kNeighbours, 0, kNeighbours, 0}}});
+  const ValueId faint = l.node("Clip", {l.node("Sub", {grid, around}), l.scalar(-kFaint), l.scalar(kFaint)});
+  return l.node("Sub", {faint, l.node("ReduceMean", {faint}, {{"axes", std::vector<int64_t>{3}}})});
 }
 
-// Features [1, size] of how far the ground moved towards the car.
-ValueId ground_motion(Layers& l, ValueId road, int64_t filters, int64_t size) {
+// Where each cell of the earlier picture is looked up if the car turned by each of kTurns in between: [kTurns, kRows,
+// kColumns], places in a row-major grid. Nodes make it: as a constant it would be a tenth of the file.
+ValueId turned_cells(Layers& l) {
+  Tensor aside(DType::i8, Shape{std::ssize(kTurns), kRows, 1}), columns(DType::i32, Shape{kColumns});
+  Tensor begins(DType::i32, Shape{kRows, 1});
+  auto to = aside.data<int8_t>().begin();
+  for (const double turn : kTurns) {
+    for (int64_t row = 0; row < kRows; ++row) {
+      *to++ = static_cast<int8_t>(std::lround(turn * (kNearest + kLong * static_cast<double>(row)) / kWide));
+    }
+  }
+  std::iota(columns.data<int32_t>().begin(), columns.data<int32_t>().end(), 0);
+  for (int64_t row = 0; row < kRows; ++row) {
+    begins.data<int32_t>()[static_cast<size_t>(row)] = static_cast<int32_t>(row * kColumns);
+  }
+  const ValueId moved = l.add(l.cast(l.constant(aside), DType::i32), l.constant(columns));
+  const ValueId within = l.node("Clip", {moved, whole(l, 0), whole(l, kColumns - 1)});
+  return l.add(within, l.constant(begins));
+}
+
+// Rows of vectors [1, n, c] that become of length one.
+ValueId unit_rows(Layers& l, ValueId rows) {
+  const ValueId squares = l.node("ReduceSum", {l.mul(rows, rows), l.ints({2})}, {{"keepdims", int64_t{1}}});
+  return l.node("Div", {rows, l.node("Sqrt", {l.add(squares, l.scalar(0.5))})});
+}
+
+// How far the ground moved towards the car: `size` features of it, and the car's speed in m/s, [1, 1]. The rows of both
+// pictures are compared for every turn and every shift, and the likenesses of all rows are added up before the best
+// shift is looked for: alone a row of asphalt is like many others.
+RoadFeatures ground_motion(Layers& l, ValueId road, int64_t size) {
   const Layers::Scope scope(l, "ground");
-  ValueId x = l.relu(l.conv("conv1", ground(l, road), {.out = filters, .kernel = 3, .gain = kReluGain}));
-  x = l.conv("conv2", x, {.out = filters / 2, .kernel = 3, .gain = kReluGain});
-  const std::vector<ValueId> pictures = l.nodes("Split", {x, l.ints({kColumns, kColumns})}, {{"axis", int64_t{3}}}, 2);
-  // A row's filters at all columns, as a vector of length one.
-  const auto rows = [&](ValueId one) {
-    const Attributes over{{"axes", std::vector<int64_t>{2, 3}}, {"keepdims", int64_t{1}}};
-    const ValueId centred = l.node("Sub", {one, l.node("ReduceMean", {one}, over)});
-    const ValueId flat = l.reshape(l.transpose(centred, {0, 2, 1, 3}), {1, kRows, filters / 2 * kColumns});
-    const ValueId squares = l.node("ReduceSum", {l.mul(flat, flat), l.ints({2})}, {{"keepdims", int64_t{1}}});
-    return l.node("Div", {flat, l.node("Sqrt", {l.add(squares, l.scalar(1e-3))})});
-  };
-  const ValueId before = rows(pictures[0]), now = rows(pictures[1]);
-  // Which row of the earlier picture each near row resembles.
-  constexpr int64_t kNear = kRows - kShifts;
-  const ValueId alike = l.node("MatMul", {slice(l, now, 1, 0, kNear), l.transpose(before, {0, 2, 1})});
-  const ValueId sharp = l.mul(alike, l.uniform("sharpness", Shape{kNear, 1}, 1, 10));
-  const ValueId found = l.node("Softmax", {sharp}, {{"axis", int64_t{-1}}});
+  const int64_t turns = std::ssize(kTurns);
+  const std::vector<ValueId> pictures = l.nodes("Split", {ground(l, road), l.ints({1, 1})}, {{"axis", int64_t{1}}}, 2);
+  const ValueId now = unit_rows(l, slice(l, l.reshape(pictures[1], {1, kRows, kColumns}), 1, 0, kNear));
+  const ValueId before = l.reshape(pictures[0], {1, kRows * kColumns});
+  const ValueId turned = l.node("Gather", {before, turned_cells(l)}, {{"axis", int64_t{1}}});
+  const ValueId rows = unit_rows(l, l.reshape(turned, {1, turns * kRows, kColumns}));
+  const ValueId alike = l.node("MatMul", {now, l.transpose(rows, {0, 2, 1})});
   // Row r's value for row r + s, as column s: rows one element longer begin one element later.
   const Tensor none = Tensor::zeros(DType::f16, Shape{1, kNear});
-  const ValueId longer = l.concat({l.reshape(found, {1, kNear * kRows}), l.constant(none)}, 1);
-  const ValueId shifted = slice(l, l.reshape(longer, {1, kNear, kRows + 1}), 2, 0, kShifts);
-  const Attributes over{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
-  const ValueId moved = l.mul(l.node("ReduceMean", {shifted}, over), l.scalar(kRows));
-  return l.relu(l.linear("fc2", l.relu(l.linear("fc1", moved, size, kReluGain)), size, kReluGain));
+  const ValueId longer = l.concat({l.reshape(alike, {1, kNear * turns * kRows}), l.constant(none)}, 1);
+  const ValueId later = slice(l, l.reshape(longer, {1, kNear, turns * kRows + 1}), 2, 0, turns * kRows);
+  const ValueId shifted = slice(l, l.reshape(later, {1, kNear, turns, kRows}), 3, 0, kShifts);
+  const ValueId weighted = l.mul(shifted, l.uniform("rows", Shape{kNear, 1, 1}, 0.1, 1));
+  Tensor unfair = Tensor::zeros(DType::f16, Shape{kShifts}), speeds(DType::f16, Shape{kShifts});
+  std::fill_n(unfair.data<Half>().begin(), kStill, Half(-0.1F));
+  for (int64_t i = 0; i < kShifts; ++i) {
+    speeds.data<Half>()[static_cast<size_t>(i)] = Half(static_cast<float>(kLong / kApart * static_cast<double>(i)));
+  }
+  const auto sum = [&](ValueId of, int64_t axis) {
+    return l.node("ReduceSum", {of, l.ints({axis})}, {{"keepdims", int64_t{0}}});
+  };
+  struct Found {
+    ValueId shares, by_shift, speed;  // of turns and shifts [1, turns, kShifts]; [1, kShifts]; m/s, [1, 1]
+  };
+  const auto best = [&](ValueId of_rows) {
+    const Attributes over{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
+    const ValueId fair = l.add(l.node("ReduceMean", {of_rows}, over), l.constant(unfair));
+    const ValueId sharp = l.mul(l.reshape(fair, {1, turns * kShifts}), l.scalar(kSharpness));
+    const ValueId shares = l.reshape(l.node("Softmax", {sharp}, {{"axis", int64_t{-1}}}), {1, turns, kShifts});
+    const ValueId by_shift = sum(shares, 1);
+    return Found{shares, by_shift, l.reshape(sum(l.mul(by_shift, l.constant(speeds)), 1), {1, 1})};
+  };
+  const Found all = best(weighted), far = best(slice(l, weighted, 1, kNear - kFar, kNear));
+  // Over a crest or through a dip the ground is not where a flat one is, the further away the more: the far rows tell.
+  const ValueId apart = l.node("Clip", {l.node("Sub", {far.speed, all.speed}), l.scalar(-1.5), l.scalar(1.5)});
+  const ValueId coarse = sum(l.reshape(all.by_shift, {1, kShifts / kTogether, kTogether}), 2);
+  const ValueId seen = l.concat({coarse, sum(all.shares, 2), l.mul(all.speed, l.scalar(0.1)), apart}, 1);
+  const ValueId features = l.relu(l.linear("fc2", l.relu(l.linear("fc1", seen, size, kReluGain)), size, kReluGain));
+  const ValueId level = l.add(all.speed, l.mul(apart, l.uniform("crest", Shape{1}, 0.05, -0.9)));
+  return {features, l.add(level, l.linear("speed", features, 1, 0.1)), apart};
 }
 
 }  // namespace
 
-ValueId road_trunk(Layers& l, const ZooImages& images, const RoadSize& size) {
+RoadFeatures road_trunk(Layers& l, const ZooImages& images, const RoadSize& size) {
   const ValueId road = l.graph().add_input(images.road, images.dtype, Shape{1, 2 * kPlanes, 128, 256});
   const ValueId wide = l.graph().add_input(images.wide, images.dtype, Shape{1, 2 * kPlanes, 128, 256});
   const Layers::Scope scope(l, "vision");
@@ -129,7 +205,54 @@ ValueId road_trunk(Layers& l, const ZooImages& images, const RoadSize& size) {
   }
   const ValueId map = l.relu(l.conv("map", x, {.out = size.map, .gain = kReluGain}));
   const ValueId places = l.node("Flatten", {map}, {{"axis", int64_t{1}}});
-  return l.concat({places, ground_motion(l, road, size.filters, size.motion)}, 1);
+  const RoadFeatures motion = ground_motion(l, road, size.motion);
+  return {l.concat({places, motion.features}, 1), motion.speed, motion.apart};
+}
+
+ValueId remember_speed(Layers& l, ValueId summary, const RoadFeatures& road) {
+  const Layers::Scope scope(l, "hidden_state");
+  const ValueId rest = l.l2_normalize(l.linear("rest", summary, kHiddenState - 3));
+  Tensor there = Tensor::zeros(DType::f16, Shape{1, 1});
+  there.data<Half>()[0] = Half(static_cast<float>(kThere));
+  return l.concat({rest, l.mul(road.speed, l.scalar(1 / kSpeedUnit)), l.mul(road.apart, l.scalar(1 / kApartUnit)),
+                   l.constant(there)},
+                  1);
+}
+
+ValueId add_speed(Layers& l, ValueId pose, ValueId speed) {
+  Tensor forward = Tensor::zeros(DType::f16, Shape{l.shape(pose)[1]});
+  forward.data<Half>()[0] = Half(1);
+  return l.add(pose, l.mul(l.node("Sub", {speed, l.scalar(kUsualSpeed)}), l.constant(forward)));
+}
+
+ValueId follow_speed(Layers& l, ValueId plan, ValueId features) {
+  constexpr int64_t kPoints = 33, kPlan = 15;
+  const Layers::Scope scope(l, "follow_speed");
+  const int64_t rows = l.shape(features)[1], past = rows - 1;
+  const auto column = [&](int64_t at, double unit) {
+    return l.mul(l.reshape(slice(l, features, 2, at, at + 1), {1, rows}), l.scalar(unit));
+  };
+  const ValueId speeds = column(kHiddenState - 3, kSpeedUnit), apart = column(kHiddenState - 2, kApartUnit);
+  const ValueId there = column(kHiddenState - 1, 1 / kThere);
+  const ValueId now = slice(l, speeds, 1, past, rows);
+  const ValueId differences = l.mul(l.node("Sub", {slice(l, speeds, 1, 0, past), now}), slice(l, there, 1, 0, past));
+  const ValueId remembered = l.concat({differences, apart}, 1);
+  const ValueId usual = l.node("Sub", {now, l.scalar(kUsualSpeed)});
+  Tensor times(DType::f16, Shape{kPoints});
+  for (int64_t i = 0; i < kPoints; ++i) {
+    times.data<Half>()[static_cast<size_t>(i)] =
+        Half(static_cast<float>(10 * std::pow(static_cast<double>(i) / 32, 2)));
+  }
+  const auto placed = [&](ValueId values, size_t place) {
+    Tensor only = Tensor::zeros(DType::f16, Shape{kPlan});
+    only.data<Half>()[place] = Half(1);
+    return l.mul(l.reshape(values, {1, kPoints, 1}), l.constant(only));
+  };
+  const ValueId mean = l.add(usual, l.linear("mean", remembered, kPoints, 0.05));  // until each time
+  const ValueId then = l.add(usual, l.linear("then", remembered, kPoints, 0.05));
+  const ValueId both = l.add(placed(l.mul(mean, l.constant(times)), 0), placed(then, 3));
+  const Tensor none = Tensor::zeros(DType::f16, Shape{1, kPoints * kPlan});
+  return l.add(plan, l.concat({l.reshape(both, {1, kPoints * kPlan}), l.constant(none)}, 1));
 }
 
 ValueId follow_lane(Layers& l, ValueId plan, ValueId lines, ValueId desire) {

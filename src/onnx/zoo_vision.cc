@@ -87,7 +87,8 @@ ValueId vit(Layers& l, ValueId images, const VitSize& size) {
   return l.node("ReduceMean", {l.layer_norm("norm", x)}, over_tokens);
 }
 
-ZooHeads vision_heads(Layers& l, ValueId features, const VisionHeadSize& size, std::span<const ZooHeadWidth> wanted) {
+ZooHeads vision_heads(Layers& l, ValueId features, const VisionHeadSize& size, std::span<const ZooHeadWidth> wanted,
+                      const RoadFeatures* road) {
   const Layers::Scope scope(l, "heads");
   // Means over the image leave a weak signal, hence the gain.
   ValueId x = l.relu(l.linear("fc", features, size.features, 2 * kReluGain));
@@ -96,9 +97,12 @@ ZooHeads vision_heads(Layers& l, ValueId features, const VisionHeadSize& size, s
   ZooHeads heads;
   for (const auto& [name, width] : wanted) {
     const Layers::Scope head(l, name);
-    heads.push_back({name, l.linear("out", l.residual_block("resblock", summary, size.summary), width)});
+    const ValueId out = l.linear("out", l.residual_block("resblock", summary, size.summary), width);
+    heads.push_back({name, road && std::string_view(name) == "pose" ? add_speed(l, out, road->speed) : out});
   }
-  heads.push_back({"hidden_state", l.l2_normalize(l.linear("hidden_state", summary, 512))});
+  const ValueId hidden =
+      road ? remember_speed(l, summary, *road) : l.l2_normalize(l.linear("hidden_state", summary, 512));
+  heads.push_back({"hidden_state", hidden});
   return heads;
 }
 

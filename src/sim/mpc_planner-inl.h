@@ -27,9 +27,10 @@ struct MpcPlannerConstants {
 template <class N>
 struct MpcPlanner {
   MpcState<N> solution;
-  N speed, accel;                      // m/s, m/s^2: what the next plan starts from
-  N fastest;                           // m/s^2: the most that the last plan asked for
-  N lead_speed, lead_accel, lead_tau;  // the car ahead as the filter has it
+  N speed, accel;  // m/s, m/s^2: what the next plan starts from
+  N fastest;       // m/s^2: the most that the last plan asked for
+  LeadEstimate<N> lead;
+  N lead_tau;  // s: how long its acceleration is expected to last
   // Plans before the last one whose iterations were over first, and that break a limit; 1 if the last one is such.
   N unsolved, infeasible, last_unsolved, last_infeasible;
 };
@@ -47,16 +48,12 @@ inline MpcPlanner<double> beginning_mpc(const WorldSpec& w) {
   return s;
 }
 
-// The acceleration of the car ahead from its speed: radard's steady Kalman filter at 20 Hz, begun anew for each car.
-// While it is large, it is expected to last longer.
+// While the acceleration of the car ahead is large, it is expected to last longer.
 template <class N>
-SIM_FN void see_lead(const LeadState<N>& lead, MpcPlanner<N>& s) {
-  constexpr double kStepOfPlan = kStepsPerPlan * kStep, kSpeedGain = 0.1988689, kAccelGain = 0.28555364;
+SIM_FN void expect_lead(const LeadState<N>& lead, MpcPlanner<N>& s) {
+  see_lead(lead, s.lead);
   const auto seen_before = is_set(lead.there) && (lead.there < N(1.5));
-  const N expected = mul_add(s.lead_accel, N(kStepOfPlan), s.lead_speed), wrong = lead.speed - expected;
-  s.lead_speed = select(seen_before, mul_add(wrong, N(kSpeedGain), expected), lead.speed);
-  s.lead_accel = select(seen_before, mul_add(wrong, N(kAccelGain), s.lead_accel), N(0));
-  s.lead_tau = select(seen_before && (abs(s.lead_accel) >= N(0.5)), s.lead_tau * N(0.9), N(kLeadTau));
+  s.lead_tau = select(seen_before && (abs(s.lead.accel) >= N(0.5)), s.lead_tau * N(0.9), N(kLeadTau));
 }
 
 // The most acceleration that is asked for. In turns (limit_accel_in_turns) the whole of the acceleration along and
@@ -82,7 +79,7 @@ template <class N>
 void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const N& wheel, const LeadState<N>& lead,
                  const N& target_speed, const N& alive, MpcPlanner<N>& s, N& target) {
   constexpr double kStepOfPlan = kStepsPerPlan * kStep, kFilter = 2;
-  see_lead(lead, s);
+  expect_lead(lead, s);
   // The plan continues itself; the car's speed only pulls at it.
   const N speed = max(mul_add(motion.speed - s.speed, N(kStepOfPlan / (kFilter + kStepOfPlan)), s.speed), N(0));
 
@@ -91,7 +88,7 @@ void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const
   in.acceleration = s.accel;
   in.max_accel = fastest_at(motion.speed);
   const auto there = is_set(lead.there);
-  mpc_lead(select(there, lead.gap, N(50)), select(there, lead.speed, speed + N(10)), select(there, s.lead_accel, N(0)),
+  mpc_lead(select(there, lead.gap, N(50)), select(there, lead.speed, speed + N(10)), select(there, s.lead.accel, N(0)),
            select(there, s.lead_tau, N(kLeadTau)), speed, k.solver.min_accel, in.obstacle);
   N set[kMpcSteps + 1];
   mpc_cruise(target_speed, speed, -k.brake, in.max_accel, k.solver.t_follow, set);

@@ -24,6 +24,7 @@ struct LateralOutside {
   struct State {
     N speed, angle, acceleration, limited;  // Seen
     N ahead[kPreviews];                     // curvature of the lane
+    LeadEstimate<N> lead;
     N costs[kOutsideCosts];                 // sums of squares
     Metrics<N> unplanned;                   // those before the last plan, which a run that ends there does not make
   };
@@ -54,6 +55,7 @@ SIM_FN void plan_outside(const RunSettings& run, const OutsideInput<N>& in, bool
                          const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
   s.lateral.unplanned = s.metrics;
   plan_at(run, 0, in.time, tables, in.row, k, s);
+  see_lead(s.lead, s.lateral.lead);
   static_assert(kPreviews == 4);  // one by one: a GPU's code cannot read the array
   constexpr double k0 = kPreview[0], k1 = kPreview[1], k2 = kPreview[2], k3 = kPreview[3];
   const N previews[] = {N(k0), N(k1), N(k2), N(k3)};
@@ -89,6 +91,7 @@ SIM_FN void features_outside(const WorldConstants<N, Control>& k, const WorldSta
                         there,
                         select(is_set(there), s.lead.gap, N(0)),
                         select(is_set(there), s.lead.speed, N(0)),
+                        select(is_set(there), seen.lead.accel, N(0)),
                         s.motion.offset,
                         s.motion.heading,
                         s.motion.yaw_rate * motion_scale(k.car, s.motion.speed),

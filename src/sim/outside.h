@@ -12,7 +12,7 @@ inline constexpr int kPreviews = 4;
 
 // What is told of a world, all numbers: sim/world_stepper.cc has their names. The step's costs are means over the steps
 // of a call.
-inline constexpr int kOutsideFeatures = 21;
+inline constexpr int kOutsideFeatures = 22;
 inline constexpr int kOutsideCosts = 7;
 
 struct OutsideCall {

@@ -31,6 +31,7 @@ constexpr WorldNumber kObserved[] = {
     {"lead", "", 0, 1, 1, "1 if there is a car ahead"},
     {"lead_gap", "m", -1e7, 1e7, 40, "to it, from bumper to bumper; 0 without"},
     {"lead_speed", "m/s", 0, 400, 20, "of it; 0 without"},
+    {"lead_acceleration", "m/s^2", -100, 100, 1, "of it, as openpilot's radard estimates it from speeds; 0 without"},
     {"offset", "m", -1e5, 1e5, 0.3, "from the middle of the lane"},
     {"heading", "rad", -1e4, 1e4, 0.02, "against the lane"},
     {"yaw_rate", "rad/s", -20, 20, 0.1, "of the car"},

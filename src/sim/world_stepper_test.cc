@@ -286,6 +286,41 @@ TEST(WorldStepper, TellsWhatIsThere) {
   EXPECT_LT(led["lead_gap"], 33);
 }
 
+// radard's filter of the speeds that are told, in double.
+TEST(WorldStepper, EstimatesHowTheLeadBrakes) {
+  const auto spec = [](int64_t i) {
+    WorldSpec w;
+    w.course.speed = 20;
+    w.following.planner = i == 0 ? Planner::idm : Planner::mpc;
+    w.lead = {.there = true, .gap = 60, .speed = 20, .change = -12, .change_at = 1, .change_ramp = 4, .from = 0.3};
+    return w;
+  };
+  WorldStepper stepper(2, {});
+  stepper.reset(nullptr, spec);
+  std::vector<float> seen(2 * observed_numbers().size());
+  const std::vector<float> commands(4, 0);
+  double speed = 0, acceleration = 0, most = 0;
+  bool there = false;
+  for (int plan = 0; plan < 100; ++plan) {
+    stepper.observe(seen.data());
+    const Row row(seen, 0);
+    const double told = row["lead_speed"];
+    if (row["lead"] > 0 && there) {
+      const double expected = speed + 0.05 * acceleration, wrong = told - expected;
+      speed = expected + 0.1988689 * wrong, acceleration += 0.28555364 * wrong;
+    } else {
+      speed = told, acceleration = 0;
+    }
+    there = row["lead"] > 0;
+    EXPECT_NEAR(row["lead_acceleration"], acceleration, 1e-4) << plan;
+    EXPECT_EQ(row["lead_acceleration"], Row(seen, 1)["lead_acceleration"]) << plan << ": whichever the planner";
+    most = std::min(most, acceleration);
+    stepper.step(commands.data(), 5);
+  }
+  EXPECT_LT(most, -2.9) << "it brakes by 3 m/s2 for four seconds, and more while the ramp bends";
+  EXPECT_LT(std::abs(acceleration), 3.5);
+}
+
 TEST(WorldStepper, SaysWhatIsWrong) {
   WorldStepper stepper(3, {.longitudinal = true});
   std::vector<float> commands(6);

@@ -191,13 +191,14 @@ class RouteBuilder {
 // ---------------------------------------------------------------- synthetic roads
 class SyntheticBuilder {
  public:
-  SyntheticBuilder(DatasetFolder& folder, const SyntheticOptions& options, uint64_t seed)
-      : folder_(folder), drive_(synth_options(options, seed)) {}
+  SyntheticBuilder(DatasetFolder& folder, const SyntheticOptions& options, uint64_t route)
+      : folder_(folder), after_(options.after), drive_(synth_options(options, route)) {}
 
-  static drive::SynthOptions synth_options(const SyntheticOptions& options, uint64_t seed) {
+  static drive::SynthOptions synth_options(const SyntheticOptions& options, uint64_t route) {
     drive::SynthOptions out;
-    out.seed = seed, out.seconds = options.seconds;
-    out.road = options.road, out.light = options.light, out.wet = options.wet;
+    out.seed = options.seed + route, out.seconds = options.seconds;
+    if (!options.roads.empty()) out.road = options.roads[route % options.roads.size()];
+    out.light = options.light, out.wet = options.wet;
     out.keep_left = options.keep_left, out.traffic = options.traffic;
     return out;
   }
@@ -295,6 +296,9 @@ class SyntheticBuilder {
     }
     if (!folder_.writer().is_due(one.frame)) return folder_.writer().add(std::move(step), nullptr);
     if (inputs.v_ego < folder_.options().min_speed) return folder_.writer().add(std::move(step), nullptr, "slow");
+    if (static_cast<double>(one.frame) < after_ * drive::synth::kFramesPerSecond) {
+      return folder_.writer().add(std::move(step), nullptr, "at the beginning");
+    }
     Targets targets;
     if (folder_.info().teacher) targets.teacher = folder_.outputs();
     for (const DatasetNetwork& network : folder_.info().networks)
@@ -304,6 +308,7 @@ class SyntheticBuilder {
   }
 
   DatasetFolder& folder_;
+  double after_;
   drive::SynthDrive drive_;
   std::vector<Drawn> drawn_;
 };
@@ -338,11 +343,20 @@ BuildResult build_synthetic_dataset(const SyntheticOptions& synthetic, const Bui
   if (!(synthetic.seconds > 0 && synthetic.seconds <= 3600)) {
     fail("synthetic routes of {} seconds: expected above 0, to 3600", synthetic.seconds);
   }
+  if (!(synthetic.after >= 0 && synthetic.after < synthetic.seconds)) {
+    fail("samples after {} seconds of synthetic routes of {}: expected 0 or more, and less than these", synthetic.after,
+         synthetic.seconds);
+  }
   const ThreadScope threads(options.threads);
+  std::string kinds;  // by their numbers
+  for (const drive::synth::RoadKind kind : synthetic.roads) {
+    kinds += fmt::format("{}{}", kinds.empty() ? "" : " ", static_cast<int>(kind));
+  }
   DatasetFolder folder(options, Source::synthetic,
                        fmt::format("synthetic, {} s, road {}, light {}, wet {}{}{}", synthetic.seconds,
-                                   or_any(synthetic.road), or_any(synthetic.light), or_any(synthetic.wet),
-                                   synthetic.keep_left ? ", keep left" : "", synthetic.traffic ? "" : ", no traffic"));
+                                   kinds.empty() ? "any" : kinds, or_any(synthetic.light), or_any(synthetic.wet),
+                                   synthetic.keep_left ? ", keep left" : "", synthetic.traffic ? "" : ", no traffic") +
+                           (synthetic.after > 0 ? fmt::format(", after {} s", synthetic.after) : ""));
   std::vector<WantedClip> clips;
   for (int64_t i = 0; i < synthetic.routes; ++i) {
     const uint64_t seed = synthetic.seed + static_cast<uint64_t>(i);
@@ -352,7 +366,7 @@ BuildResult build_synthetic_dataset(const SyntheticOptions& synthetic, const Bui
   folder.plan(clips);
   for (size_t i = 0; i < clips.size() && !folder.stopped(); ++i) {
     if (!folder.wants(clips[i])) continue;
-    SyntheticBuilder(folder, synthetic, synthetic.seed + i).build(clips[i]);
+    SyntheticBuilder(folder, synthetic, i).build(clips[i]);
   }
   return folder.finish();
 }

@@ -57,7 +57,8 @@ struct SyntheticOptions {
   uint64_t seed = 1;  // of the first route; the next ones have the next seeds
   int64_t routes = 10;
   double seconds = 20;  // of each
-  std::optional<drive::synth::RoadKind> road = {};
+  double after = 0;     // seconds at its beginning that are no samples: the first frames have no earlier picture
+  std::vector<drive::synth::RoadKind> roads = {};  // route i has the (i mod size)th; empty: by the seed
   std::optional<drive::synth::Light> light = {};
   std::optional<bool> wet = {};
   bool keep_left = false, traffic = true;

@@ -434,6 +434,50 @@ TEST_F(BuildSynthetic, PicturesAreTheRoads) {
   }
 }
 
+// Another network of the same inputs and outputs goes on with data that no network answered.
+TEST_F(BuildSynthetic, WithoutATeacherWeightsDoNotMatter) {
+  for (const uint64_t seed : {1, 2}) {
+    fs::create_directories(folder_ / std::to_string(seed));
+    save_onnx(build_zoo_model("tiny_driving_supercombo", seed), folder_ / std::to_string(seed) / "model.onnx");
+  }
+  build_.models = {.supercombo = folder_ / "1/model.onnx"};
+  EXPECT_EQ(build_synthetic_dataset(roads_, build_).made, 2);
+  build_.models = {.supercombo = folder_ / "2/model.onnx"};
+  EXPECT_EQ(build_synthetic_dataset(roads_, build_).kept, 2);
+  build_.teacher = true;
+  EXPECT_NE(refusal([&] { build_synthetic_dataset(roads_, build_); }), "");
+}
+
+TEST_F(BuildSynthetic, BeginsAfterASecondsPart) {
+  roads_.after = 0.2;
+  const BuildResult result = build_synthetic_dataset(roads_, build_);
+  EXPECT_EQ(result.counts.samples, 6);
+  const Dataset data(build_.out);
+  EXPECT_EQ(data.frame_id(0), 5);
+  EXPECT_EQ(data.frame_id(3), 5) << "of the second route";
+  roads_.after = 1;
+  EXPECT_NE(refusal([&] { build_synthetic_dataset(roads_, build_); }).find("less than these"), std::string::npos);
+}
+
+// Road kinds take turns, and the seeds go on as without.
+TEST_F(BuildSynthetic, KindsOfRoadsTakeTurns) {
+  roads_.roads = {drive::synth::RoadKind::winding, drive::synth::RoadKind::city};
+  build_synthetic_dataset(roads_, build_);
+  const Dataset data(build_.out);
+  drive::YuvImage scratch;
+  std::vector<uint8_t> frame(kFrameBytes);
+  for (const int64_t route : {0, 1}) {
+    drive::SynthOptions options;
+    options.seed = static_cast<uint64_t>(4 + route), options.seconds = 1;
+    options.road = roads_.roads[static_cast<size_t>(route)];
+    drive::SynthDrive(options).draw_model_frame(10, false, scratch, frame);
+    const auto blocks = read_sample(data, 4 * route + 2);
+    EXPECT_EQ(std::memcmp(blocks[0].data() + kFrameBytes, frame.data(), kFrameBytes), 0) << route;
+  }
+  std::swap(roads_.roads[0], roads_.roads[1]);
+  EXPECT_NE(refusal([&] { build_synthetic_dataset(roads_, build_); }).find("other options"), std::string::npos);
+}
+
 TEST_F(BuildSynthetic, LabelsAreTheTruthInTheModelsForm) {
   build_synthetic_dataset(roads_, build_);
   const Dataset data(build_.out);

@@ -75,6 +75,9 @@ DatasetFolder::DatasetFolder(const BuildOptions& options, Source source, const s
   }
   info_.source = source;
   info_.teacher = options.teacher;
+  if (!options.teacher) {  // any weights give this data
+    for (DatasetNetwork& network : info_.networks) network.hash.clear();
+  }
   info_.every = options.every;
   info_.options = contents;
   if (!options.driver()) info_.options += fmt::format(", samples from {} m/s", options.min_speed);

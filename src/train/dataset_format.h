@@ -44,7 +44,8 @@ struct DatasetHead {
 };
 
 struct DatasetNetwork {
-  std::string role, file, hash;  // "vision", the file's name, FNV-1a of its bytes in 16 hexadecimal digits
+  // "vision", the file's name, FNV-1a of its bytes in 16 hexadecimal digits; of one that did not run: empty
+  std::string role, file, hash;
   int64_t width = 0;             // of its output
   std::vector<DatasetHead> heads;
 

@@ -90,18 +90,26 @@ class LastLayers {
       out_.push_back({node.inputs[1], node.inputs[2], id, {}, node.attrs.integer("transB", 0) == 0, begin});
     }
     if (node.op->name != "Add") return;
-    for (const size_t which : {0u, 1u}) {
-      const NodeId product = graph_.value(node.inputs[which]).producer;
-      if (!product.present()) continue;
-      // What another part of the network adds to a last layer's result.
-      if (graph_.node(product).op->name == "Gemm" && graph_.value(node.inputs[which]).shape == shape) {
-        return follow(node.inputs[which], begin);
+    // What other parts of the network add to a last layer's result, one after the other.
+    for (const std::string_view op : {"Gemm", "Add"}) {
+      for (const ValueId part : node.inputs) {
+        if (op_of(part) != op || graph_.value(part).shape != shape) continue;
+        const size_t before = out_.size();
+        follow(part, begin);
+        if (out_.size() > before) return;
       }
-      if (graph_.node(product).op->name != "MatMul") continue;
+    }
+    for (const size_t which : {0u, 1u}) {
+      if (op_of(node.inputs[which]) != "MatMul") continue;
+      const NodeId product = graph_.value(node.inputs[which]).producer;
       const Node& matmul = graph_.node(product);
       if (!is_weight(matmul.inputs[1]) || !is_bias(node.inputs[1 - which], width)) continue;
       out_.push_back({matmul.inputs[1], node.inputs[1 - which], product, id, true, begin});
     }
+  }
+  std::string_view op_of(ValueId value) const {
+    const NodeId id = graph_.value(value).producer;
+    return id.present() ? graph_.node(id).op->name : std::string_view();
   }
 
   const Graph& graph_;

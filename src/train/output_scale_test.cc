@@ -23,7 +23,7 @@ struct Net {
   std::map<ValueId, std::string> weights;
 };
 
-// Gemm with transB and something added, MatMul and Add, and a layer that is not trained, behind Concat.
+// Gemm with transB and two things added, MatMul and Add, and a layer that is not trained, behind Concat.
 Net net() {
   Net out;
   out.graph.opsets[""] = 26;
@@ -36,7 +36,8 @@ Net net() {
   const ValueId x = b.input("x", DType::f32, {3, 5});
   const ValueId gemm = b.add("Gemm", {x, weight({4, 5}, "first.weight", 1), weight({4}, "first.bias", 2)},
                              {{"transB", int64_t{1}}}, "first");
-  const ValueId first = b.add("Add", {b.add("MatMul", {x, weight({5, 4}, "beside.weight", 7)}), gemm});
+  const ValueId added = b.add("Add", {b.add("MatMul", {x, weight({5, 4}, "beside.weight", 7)}), gemm});
+  const ValueId first = b.add("Add", {b.add("MatMul", {x, weight({5, 4}, "above.weight", 8)}), added});
   const ValueId second =
       b.add("Add", {b.add("MatMul", {x, weight({5, 3}, "second.weight", 3)}), weight({3}, "second.bias", 4)});
   const ValueId third =

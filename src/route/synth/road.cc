@@ -44,16 +44,18 @@ void Road::lay_out(uint64_t seed) {
 // Straights and arcs in turn, joined by transitions in which the steering wheel turns at a constant rate.
 void Road::bend(uint64_t seed, double length, double most_curvature) {
   Random random(seed * 4 + 2);
+  const bool winding = kind_ == RoadKind::winding;
   const auto count = static_cast<size_t>(length) + 2;
   std::vector<double> curvature(count, 0.0);
   size_t at = 0;
   double from = 0;
   while (at < count) {
-    const bool straight = random.uniform() < 0.3;
-    const double size = most_curvature * random.uniform(0.15, 1);
+    const bool straight = random.uniform() < (winding ? 0.1 : 0.3);
+    const double size = most_curvature * random.uniform(winding ? 0.4 : 0.15, 1);
     const double to = straight ? 0 : (random.uniform() < 0.5 ? -size : size);
     const double radius_length = std::sqrt(1 / most_curvature);
-    const double transition = radius_length * random.uniform(2.5, 4.5), hold = radius_length * random.uniform(2, 9);
+    const double transition = radius_length * random.uniform(2.5, 4.5),
+                 hold = radius_length * random.uniform(2, winding ? 6 : 9);
     const auto steps = static_cast<size_t>(transition);
     for (size_t i = 0; i < steps && at < count; ++i, ++at) {
       curvature[at] = from + (to - from) * smooth_step(static_cast<double>(i) / static_cast<double>(steps)).value;

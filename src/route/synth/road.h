@@ -5,14 +5,18 @@
 // everything is mirrored if it keeps left.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "route/synth/maths.h"
 
 namespace sparkpilot::drive::synth {
 
-enum class RoadKind { highway, rural, city };
+// A seed chooses among the first three, unless a kind is asked for.
+enum class RoadKind { highway, rural, city, winding };
+inline constexpr std::array<std::string_view, 4> kRoadKinds{"highway", "rural", "city", "winding"};
 
 enum class Paint : uint8_t { none, solid, dashed, twin };
 struct LaneLine {

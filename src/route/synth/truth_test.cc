@@ -21,7 +21,7 @@ WorldOptions options_of(uint64_t seed, RoadKind road, Light light = Light::day) 
 
 // Dead reckoning from speed and turn rate ends where the plan does.
 TEST(SynthTruth, PlanIsTheIntegralOfSpeedAndRate) {
-  for (const RoadKind road : {RoadKind::highway, RoadKind::rural, RoadKind::city}) {
+  for (const RoadKind road : {RoadKind::highway, RoadKind::rural, RoadKind::city, RoadKind::winding}) {
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       const World world(options_of(seed, road));
       const FrameTruth truth = frame_truth(world, 3);
@@ -44,6 +44,22 @@ TEST(SynthTruth, PlanIsTheIntegralOfSpeedAndRate) {
       }
     }
   }
+}
+
+// Half of the time a winding road asks for more than 1 m/s2 to the side, and never for much more than its bends may.
+TEST(SynthTruth, AWindingRoadBends) {
+  double most = 0;
+  int strong = 0, all = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const World world(options_of(seed, RoadKind::winding));
+    for (int i = 0; i < 40; ++i) {
+      const Pose pose = world.pose(0.5 * i);
+      const double lateral = std::fabs(pose.curvature) * pose.speed * pose.speed;
+      most = std::max(most, lateral), strong += lateral > 1, ++all;
+    }
+  }
+  EXPECT_GT(strong, 0.4 * all);
+  EXPECT_LT(most, 3.5);
 }
 
 TEST(SynthTruth, SpeedAndAccelerationAgree) {

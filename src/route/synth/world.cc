@@ -53,8 +53,14 @@ World::World(const WorldOptions& options) : options_(options) {
   const bool wet = random.uniform() < (light == Light::overcast ? 0.5 : 0.1);
   const RoadKind road = options.road.value_or(kind);
   const double share = random.uniform();
-  cruise_ = road == RoadKind::highway ? 25 + 6 * share : (road == RoadKind::rural ? 15 + 7 * share : 9 + 5 * share);
-  const double tightest = std::min(0.012, random.uniform(1.2, 1.9) / (cruise_ * cruise_));
+  switch (road) {
+    case RoadKind::highway: cruise_ = 25 + 6 * share; break;
+    case RoadKind::rural: cruise_ = 15 + 7 * share; break;
+    case RoadKind::city: cruise_ = 9 + 5 * share; break;
+    case RoadKind::winding: cruise_ = 12 + 5 * share; break;
+  }
+  const double lateral = random.uniform(1.2, 1.9) + (road == RoadKind::winding ? 0.6 : 0);  // m/s2 in the tightest bend
+  const double tightest = std::min(0.012, lateral / (cruise_ * cruise_));
   scene_ = make_scene(options.light.value_or(light), options.wet.value_or(wet), random);
   calibration_ = {random.uniform(-0.008, 0.008), random.uniform(-0.035, 0.035), random.uniform(-0.03, 0.03)};
   origin_ = {random.uniform(0.2, 0.9), random.uniform(-2.2, 2.2), random.uniform(5, 400)};
@@ -117,7 +123,7 @@ void World::prop_at(int64_t cell, int hand, std::vector<Prop>& out) const {
     const double width = between(more, 0, 9, 13.5), height = between(more, 8, 5, 17);
     out.push_back({PropKind::building, s, edge + sign * between(more, 16, 8, 15), height, width, more});
   }
-  if (cell % (city ? 5 : 6) == 0 && road_->kind() != RoadKind::rural) {
+  if (cell % (city ? 5 : 6) == 0 && (city || road_->kind() == RoadKind::highway)) {
     out.push_back({PropKind::lamp, static_cast<double>(cell) * kCell, edge + sign * 1.6, 8.5, 0.18, dice});
   } else if (cell % 4 == 0 && !city) {
     out.push_back({PropKind::post, static_cast<double>(cell) * kCell, edge + sign * 0.8, 1.0, 0.12, dice});
