@@ -88,6 +88,7 @@ struct RoadFeatures {
   ValueId features;  // [1, C]
   ValueId speed;     // [1, 1], m/s
   ValueId apart;     // [1, 1], m/s: what the ground far ahead says more
+  ValueId there;     // [1, 1]: 1 if there is an earlier picture, 0 if it is empty
 };
 RoadFeatures road_trunk(Layers& layers, const ZooImages& images, const RoadSize& size);
 // A plan of one hypothesis whose y follows from its x: that of the middle between the inner lane lines there, the way

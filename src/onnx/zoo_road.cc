@@ -31,8 +31,8 @@ constexpr int64_t kStill = 4;  // shifts at which what stands still in the pictu
 constexpr double kFaint = 1, kSharpness = 40;
 
 // In the hidden state the speed stands behind the others, then how far apart the far rows' is, in these units, and a
-// number that says there are such: what is remembered before a drive began is all zero. What the outputs add to is
-// usual at this speed.
+// number that says there are such: what is remembered before a drive's second picture is all zero there. What the
+// outputs add to is usual at this speed.
 constexpr int64_t kHiddenState = 512;
 constexpr double kSpeedUnit = 64, kApartUnit = 8, kThere = 0.125, kUsualSpeed = 20;
 
@@ -180,7 +180,10 @@ RoadFeatures ground_motion(Layers& l, ValueId road, int64_t size) {
   const ValueId seen = l.concat({coarse, sum(all.shares, 2), l.mul(all.speed, l.scalar(0.1)), apart}, 1);
   const ValueId features = l.relu(l.linear("fc2", l.relu(l.linear("fc1", seen, size, kReluGain)), size, kReluGain));
   const ValueId level = l.add(all.speed, l.mul(apart, l.uniform("crest", Shape{1}, 0.05, -0.9)));
-  return {features, l.add(level, l.linear("speed", features, 1, 0.1)), apart};
+  // A drive's first picture has no earlier one, which is all zero: no texture at all.
+  const ValueId texture = l.reshape(sum(l.mul(before, before), 1), {1, 1});
+  const ValueId there = l.node("Clip", {texture, l.scalar(0), l.scalar(1)});
+  return {features, l.add(level, l.linear("speed", features, 1, 0.1)), apart, there};
 }
 
 }  // namespace
@@ -206,16 +209,14 @@ RoadFeatures road_trunk(Layers& l, const ZooImages& images, const RoadSize& size
   const ValueId map = l.relu(l.conv("map", x, {.out = size.map, .gain = kReluGain}));
   const ValueId places = l.node("Flatten", {map}, {{"axis", int64_t{1}}});
   const RoadFeatures motion = ground_motion(l, road, size.motion);
-  return {l.concat({places, motion.features}, 1), motion.speed, motion.apart};
+  return {l.concat({places, motion.features}, 1), motion.speed, motion.apart, motion.there};
 }
 
 ValueId remember_speed(Layers& l, ValueId summary, const RoadFeatures& road) {
   const Layers::Scope scope(l, "hidden_state");
   const ValueId rest = l.l2_normalize(l.linear("rest", summary, kHiddenState - 3));
-  Tensor there = Tensor::zeros(DType::f16, Shape{1, 1});
-  there.data<Half>()[0] = Half(static_cast<float>(kThere));
   return l.concat({rest, l.mul(road.speed, l.scalar(1 / kSpeedUnit)), l.mul(road.apart, l.scalar(1 / kApartUnit)),
-                   l.constant(there)},
+                   l.mul(road.there, l.scalar(kThere))},
                   1);
 }
 

@@ -1,7 +1,7 @@
 // A user's algorithm that is a network: an ONNX file from what the environment for learning observes to its actions
 // (docs/sim_env.md), so that a policy that was trained there drives scenarios as it is.
 //
-// One input, f32 [b, 22]: observed_numbers(), as they are; one output, f32 [b, 1] or [b, 2]: the lateral command, and
+// One input, f32 [b, 23]: observed_numbers(), as they are; one output, f32 [b, 1] or [b, 2]: the lateral command, and
 // acceleration if the network drives and brakes too. b is open or 1. Beyond the bounds of learning_actions() it is
 // clipped. The model's metadata may say more: "sparkpilot-sim/steering" is "torque" (default) or "angle",
 // "sparkpilot-sim/steps_per_action" how many steps of 10 ms each action is kept (5 by default).

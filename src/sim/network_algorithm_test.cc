@@ -180,7 +180,7 @@ TEST_F(Network, WhatIsNoAlgorithmIsRefused) {
   refused(back, "expected 1 to 1000, got \"0\"", {{"sparkpilot-sim/steps_per_action", "0"}});
   refused(back, "expected 1 to 1000, got \"5x\"", {{"sparkpilot-sim/steps_per_action", "5x"}});
   refused([](Builder& b, ValueId seen) { return b.add("Relu", {seen}); },
-          "output \"commands\": expected f32 [b, 1] or [b, 2], lateral command and acceleration, got f32 [1,22]");
+          "output \"commands\": expected f32 [b, 1] or [b, 2], lateral command and acceleration, got f32 [1,23]");
   refused(
       [](Builder& b, ValueId seen) {
         return b.add("Cast", {back(b, seen)}, {{"to", int64_t{11}}});
@@ -203,7 +203,7 @@ TEST_F(Network, WhatIsNoAlgorithmIsRefused) {
   b.output(b.add("ReduceSum", {seen, b.ints({1})}), "commands");
   const std::string file = folder.file("narrow.onnx");
   save_onnx(graph, file);
-  EXPECT_NE(error_of([&] { NetworkAlgorithm{file}; }).find("input \"seen\": expected f32 [b, 22] with b open or 1"),
+  EXPECT_NE(error_of([&] { NetworkAlgorithm{file}; }).find("input \"seen\": expected f32 [b, 23] with b open or 1"),
             std::string::npos);
   write_text(folder / "text.onnx", "no network");
   EXPECT_NE(error_of([&] { NetworkAlgorithm{folder.file("text.onnx")}; }).find("text.onnx"), std::string::npos);
