@@ -62,10 +62,10 @@ TEST_F(DatasetCli, RefusesWhatHasNoEffect) {
     expect_usage_error(command + "route " + flag, "has no effect on recorded routes");
   for (const char* flag : {"--keep-overridden", "--limit 3", "--no-wide", "--focal-length 900"})
     expect_usage_error(command + "--synthetic 1 " + flag, "has no effect with --synthetic");
-  expect_usage_error(command + "--synthetic 1 --road rural,sea", "city or winding, got \"sea\"");
-  expect_usage_error(command + "--synthetic 1 --road rural,any", "any cannot be one of several");
+  expect_usage_error(synthetic("--synthetic 1 --road rural,sea"), "city or winding, got \"sea\"");
+  expect_usage_error(synthetic("--synthetic 1 --road rural,any"), "any cannot be one of several");
   expect_usage_error(synthetic("--synthetic 1 --after 0.5"), "expected 0 or more, and less than these");
-  expect_usage_error(command + "--synthetic 1 --light lamp", "dusk or night, got \"lamp\"");
+  expect_usage_error(synthetic("--synthetic 1 --light lamp"), "dusk or night, got \"lamp\"");
   expect_usage_error(synthetic("--synthetic 1 --max-bytes 3Q"), "--max-bytes");
   expect_usage_error(synthetic("--synthetic 1 --max-bytes 99999999999T"), "--max-bytes");
   expect_usage_error("dataset build --synthetic 1 --out " + out(), "expected one of --models DIR");

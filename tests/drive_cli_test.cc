@@ -434,13 +434,13 @@ TEST(DriveDemo, DrivesARoadOfItsOwn) {
   EXPECT_EQ(summary["frames_dropped"], 0);
   ASSERT_EQ(summary["networks"].size(), 1U);
   EXPECT_NE(summary["networks"][0]["file"].get<std::string>().find("demo_supercombo.onnx"), std::string::npos);
-  // A model that sees nothing is wrong by more than 14 m (models/demo_supercombo.md).
+  // A model that sees nothing is wrong by more than 6 m (models/demo_supercombo.md).
   const json& error = summary["plan_error"][1];
   EXPECT_EQ(error["horizon_s"], 2);
-  EXPECT_LT(error["mean_m"].get<double>(), 4) << error;
+  EXPECT_LT(error["mean_m"].get<double>(), 2) << error;
   EXPECT_TRUE(fs::exists(out / summary["segments"][0]["name"].get<std::string>() / "overlay.mp4"));
   // The road is made once.
-  const auto road = out / "route" / summary["segments"][0]["name"].get<std::string>() / "qcamera.ts";
+  const auto road = out / "route" / summary["segments"][0]["name"].get<std::string>() / "fcamera.hevc";
   const auto made = fs::last_write_time(road);
   EXPECT_EQ(run_program("drive --demo --limit 5 --no-overlay", there).code, 0);
   EXPECT_EQ(fs::last_write_time(road), made);

@@ -23,7 +23,7 @@ from sparkpilot import _core
 from sparkpilot._arguments import integer, text
 
 AUTORESET = ("next_step", "same_step", "disabled")
-_VERSION = 2  # of include/sparkpilot/sim_env.h
+_VERSION = 3  # of include/sparkpilot/sim_env.h
 _TERMS = 10
 
 

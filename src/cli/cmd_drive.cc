@@ -314,7 +314,6 @@ void take_demo(const Program& program, DriveFlags& flags, bool first) {
                   {!flags.driver_monitoring.empty(), "--driver-monitoring"},
                   {flags.qcamera, "--qcamera"},
                   {flags.no_wide, "--no-wide"}});
-  flags.qcamera = true;
   if (flags.out.empty()) flags.out = kDemoFolder;
   check(program, flags);
   flags.model.supercombo = demo_model();

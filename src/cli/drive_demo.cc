@@ -14,14 +14,14 @@ namespace {
 constexpr const char* kDemoRoute = "route";
 constexpr const char* kLog = "000186a5--de30de30de";
 
-// Of a seed that the model was not trained on (models/demo_supercombo.md). Only the small video: two full ones of this
-// length take a processor with two cores twenty seconds, and this model does not see more in them.
+// Of a seed that the model was not trained on (models/demo_supercombo.md). The road camera alone: the small video does
+// not show the asphalt's texture, by which the model sees the speed, and a second one would take as long again.
 drive::SynthOptions demo_road() {
   drive::SynthOptions road;
   road.seed = 100005, road.seconds = 8;
   road.device = "mici";
   road.road = drive::synth::RoadKind::rural, road.light = drive::synth::Light::day, road.wet = false;
-  road.road_video = road.wide = false;
+  road.wide = road.qcamera = false;
   road.log_id = kLog;
   return road;
 }

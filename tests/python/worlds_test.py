@@ -175,7 +175,7 @@ print(said[0])
                                     "the worlds are in use by another call: each thread needs its own"})
 
     def test_another_library(self):
-        for version, said in [(99, "expected version 2 of the library of simulated worlds, got 99"), (None, "cannot be used")]:
+        for version, said in [(99, "expected version 3 of the library of simulated worlds, got 99"), (None, "cannot be used")]:
             with tempfile.TemporaryDirectory() as folder:
                 source, made = pathlib.Path(folder, "other.c"), pathlib.Path(folder, "other.so")
                 source.write_text(f"int sparkpilot_sim_version(void) {{ return {version}; }}" if version else "int x;")
