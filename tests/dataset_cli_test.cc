@@ -57,8 +57,8 @@ TEST_F(DatasetCli, RefusesWhatHasNoEffect) {
   const std::string command = "dataset build --models x --out " + out() + " ";
   expect_usage_error(command, "expected either routes, or --synthetic N");
   expect_usage_error(command + "route --synthetic 3", "expected either routes, or --synthetic N");
-  for (const char* flag :
-       {"--no-teacher", "--road city", "--light day", "--after 0.2", "--wet", "--keep-left", "--no-traffic", "--seed 3"})
+  for (const char* flag : {"--no-teacher", "--road city", "--light day", "--after 0.2", "--wet", "--keep-left",
+                           "--no-traffic", "--seed 3"})
     expect_usage_error(command + "route " + flag, "has no effect on recorded routes");
   for (const char* flag : {"--keep-overridden", "--limit 3", "--no-wide", "--focal-length 900"})
     expect_usage_error(command + "--synthetic 1 " + flag, "has no effect with --synthetic");

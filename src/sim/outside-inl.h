@@ -25,8 +25,8 @@ struct LateralOutside {
     N speed, angle, acceleration, limited;  // Seen
     N ahead[kPreviews];                     // curvature of the lane
     LeadEstimate<N> lead;
-    N costs[kOutsideCosts];                 // sums of squares
-    Metrics<N> unplanned;                   // those before the last plan, which a run that ends there does not make
+    N costs[kOutsideCosts];  // sums of squares
+    Metrics<N> unplanned;    // those before the last plan, which a run that ends there does not make
   };
   static constexpr bool kTorque = kTakesTorque;
   static SIM_FN Constants<double> constants(const LateralTuning& t) { return {t.angle_limit}; }

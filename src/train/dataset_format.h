@@ -46,7 +46,7 @@ struct DatasetHead {
 struct DatasetNetwork {
   // "vision", the file's name, FNV-1a of its bytes in 16 hexadecimal digits; of one that did not run: empty
   std::string role, file, hash;
-  int64_t width = 0;             // of its output
+  int64_t width = 0;  // of its output
   std::vector<DatasetHead> heads;
 
   const DatasetHead* head(const std::string& name) const;
