@@ -80,6 +80,13 @@ ValueId slice(Layers& l, ValueId x, int64_t axis, int64_t begin, int64_t end) {
   return l.node("Slice", {x, l.ints({begin}), l.ints({end}), l.ints({axis})});
 }
 
+// Zeros, and a one at a place.
+ValueId one_at(Layers& l, int64_t size, size_t place) {
+  Tensor only = Tensor::zeros(DType::f16, Shape{size});
+  only.data<Half>()[place] = Half(1);
+  return l.constant(only);
+}
+
 ValueId whole(Layers& l, int32_t value) {
   Tensor tensor(DType::i32, Shape{});
   tensor.data<int32_t>()[0] = value;
@@ -221,9 +228,8 @@ ValueId remember_speed(Layers& l, ValueId summary, const RoadFeatures& road) {
 }
 
 ValueId add_speed(Layers& l, ValueId pose, ValueId speed) {
-  Tensor forward = Tensor::zeros(DType::f16, Shape{l.shape(pose)[1]});
-  forward.data<Half>()[0] = Half(1);
-  return l.add(pose, l.mul(l.node("Sub", {speed, l.scalar(kUsualSpeed)}), l.constant(forward)));
+  const ValueId more = l.node("Sub", {speed, l.scalar(kUsualSpeed)});
+  return l.add(pose, l.mul(more, one_at(l, l.shape(pose)[1], 0)));
 }
 
 ValueId follow_speed(Layers& l, ValueId plan, ValueId features) {
@@ -245,9 +251,7 @@ ValueId follow_speed(Layers& l, ValueId plan, ValueId features) {
         Half(static_cast<float>(10 * std::pow(static_cast<double>(i) / 32, 2)));
   }
   const auto placed = [&](ValueId values, size_t place) {
-    Tensor only = Tensor::zeros(DType::f16, Shape{kPlan});
-    only.data<Half>()[place] = Half(1);
-    return l.mul(l.reshape(values, {1, kPoints, 1}), l.constant(only));
+    return l.mul(l.reshape(values, {1, kPoints, 1}), one_at(l, kPlan, place));
   };
   const ValueId mean = l.add(usual, l.linear("mean", remembered, kPoints, 0.05));  // until each time
   const ValueId then = l.add(usual, l.linear("then", remembered, kPoints, 0.05));
@@ -284,9 +288,7 @@ ValueId follow_lane(Layers& l, ValueId plan, ValueId lines, ValueId desire) {
   const ValueId aside = l.reshape(l.add(back, l.linear("aside", wishes, kPoints)), {1, kPoints, 1});
   // Instead of the plan's own y.
   const ValueId change = l.node("Sub", {l.add(along, aside), slice(l, points, 2, 1, 2)});
-  Tensor only_y = Tensor::zeros(DType::f16, Shape{kPlan});
-  only_y.data<Half>()[1] = Half(1);
-  const ValueId means = l.reshape(l.mul(change, l.constant(only_y)), {1, kPoints * kPlan});
+  const ValueId means = l.reshape(l.mul(change, one_at(l, kPlan, 1)), {1, kPoints * kPlan});
   const Tensor none = Tensor::zeros(DType::f16, Shape{1, kPoints * kPlan});
   return l.add(plan, l.concat({means, l.constant(none)}, 1));
 }
