@@ -14,6 +14,7 @@
 #include "networks.h"
 #include "ops/check.h"
 #include "passes/pass.h"
+#include "passes/test_graph.h"
 #include "sparkpilot/builder.h"
 
 namespace sparkpilot::testing {
@@ -30,24 +31,6 @@ Graph prepared(Graph graph) {
   Graph out = optimised(std::move(graph), options);
   infer(out);
   return out;
-}
-
-// The same in f64.
-Graph widened(Graph graph) {
-  for (int i = 0; i < graph.value_count(); ++i) {
-    Value& v = graph.value(ValueId{i});
-    if (!is_float(v.dtype)) continue;
-    if (v.kind == ValueKind::constant || v.kind == ValueKind::state) v.constant = convert(v.constant, DType::f64);
-    v.dtype = DType::f64;
-  }
-  for (const NodeId id : graph.order()) {
-    Node& node = graph.node(id);
-    if (!node.attrs.has("to")) continue;
-    const std::optional<DType> to = dtype_from_onnx(node.attrs.integer("to"));
-    if (to && is_float(*to)) node.attrs.set("to", onnx_code(DType::f64));
-  }
-  infer(graph);
-  return graph;
 }
 
 // A scalar that every output is part of, and the weights that it depends on.
@@ -158,7 +141,7 @@ void expect_close(const std::string& network, const Graph& graph,
 class NetworkGradients : public NetworkTest {};
 
 TEST_P(NetworkGradients, AreThoseOfF64) {
-  const Graph f32 = prepared(network_.load()), f64 = widened(f32);
+  const Graph f32 = prepared(network_.load()), f64 = in_f64(f32);
   expect_close(
       GetParam(), f32, [&](const std::vector<Tensor>& inputs) { return gradients_of(f32, inputs); },
       [&](const std::vector<Tensor>& inputs) { return gradients_of(f64, inputs); });
@@ -234,7 +217,7 @@ struct DoubleLayer {
 // A model with an adapter in its weights, in f64, from which the gradients of the adapter's tensors follow.
 class MergedReference {
  public:
-  MergedReference(const Graph& file, const Graph& named, const Adapter& adapter) : graph_(widened(named)) {
+  MergedReference(const Graph& file, const Graph& named, const Adapter& adapter) : graph_(in_f64(named)) {
     const std::vector<Layer> layers = match_layers(file, adapter);
     for (size_t n = 0; n < layers.size(); ++n) {
       layers_.emplace_back(adapter, adapter.layers[n], layers[n], layer_weights(file, layers[n]));

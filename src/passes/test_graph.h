@@ -34,6 +34,24 @@ inline double distance(const Tensor& got, const Tensor& expected) {
   return difference == 0 ? 0 : std::sqrt(difference / std::max(norm, 1e-30));
 }
 
+// The same with all floats in f64.
+inline Graph in_f64(Graph graph) {
+  for (int i = 0; i < graph.value_count(); ++i) {
+    Value& v = graph.value(ValueId{i});
+    if (!is_float(v.dtype)) continue;
+    if (v.kind == ValueKind::constant || v.kind == ValueKind::state) v.constant = convert(v.constant, DType::f64);
+    v.dtype = DType::f64;
+  }
+  for (const NodeId id : graph.order()) {
+    Node& node = graph.node(id);
+    if (!node.attrs.has("to")) continue;
+    const std::optional<DType> to = dtype_from_onnx(node.attrs.integer("to"));
+    if (to && is_float(*to)) node.attrs.set("to", onnx_code(DType::f64));
+  }
+  infer(graph);
+  return graph;
+}
+
 inline int count(const Graph& graph, std::string_view op) {
   int n = 0;
   for (const NodeId id : graph.order()) n += is_op(graph.node(id), op);

@@ -51,8 +51,7 @@ inline MpcPlanner<double> beginning_mpc(const WorldSpec& w) {
 // While the acceleration of the car ahead is large, it is expected to last longer.
 template <class N>
 SIM_FN void expect_lead(const LeadState<N>& lead, MpcPlanner<N>& s) {
-  see_lead(lead, s.lead);
-  const auto seen_before = is_set(lead.there) && (lead.there < N(1.5));
+  const auto seen_before = see_lead(lead, s.lead);
   s.lead_tau = select(seen_before && (abs(s.lead.accel) >= N(0.5)), s.lead_tau * N(0.9), N(kLeadTau));
 }
 

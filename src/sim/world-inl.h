@@ -84,18 +84,20 @@ struct LeadState {
   N gap, speed, distance;  // distance: the car's own, at the last step of the planner
 };
 
-// radard's estimate of the car ahead: a steady Kalman filter at 20 Hz, begun anew for each car.
+// radard's estimate of the car ahead: a steady Kalman filter at 20 Hz, begun anew for each car. Returns where it is the
+// car that was there before.
 template <class N>
 struct LeadEstimate {
   N speed, accel;
 };
 template <class N>
-SIM_FN void see_lead(const LeadState<N>& lead, LeadEstimate<N>& s) {
+SIM_FN auto see_lead(const LeadState<N>& lead, LeadEstimate<N>& s) {
   constexpr double kStepOfPlan = kStepsPerPlan * kStep, kSpeedGain = 0.1988689, kAccelGain = 0.28555364;
   const auto seen_before = is_set(lead.there) && (lead.there < N(1.5));
   const N expected = mul_add(s.accel, N(kStepOfPlan), s.speed), wrong = lead.speed - expected;
   s.speed = select(seen_before, mul_add(wrong, N(kSpeedGain), expected), lead.speed);
   s.accel = select(seen_before, mul_add(wrong, N(kAccelGain), s.accel), N(0));
+  return seen_before;
 }
 
 template <class N, class Control>
