@@ -43,6 +43,7 @@ void check_source(const BuildFlags& flags) {
       {flags.wet, "--wet"},
       {flags.dry, "--dry"},
       {flags.no_traffic, "--no-traffic"},
+      {flags.roads.traffic != 1, "--traffic"},
       {flags.roads.keep_left, "--keep-left"},
       {flags.roads.after != 0, "--after"},
       {flags.roads.seconds != train::SyntheticOptions().seconds, "--seconds"}};
@@ -60,6 +61,7 @@ void check_source(const BuildFlags& flags) {
     fail("--focal-length {}: expected pixels, above 0 and below 100000", flags.focal_length);
   }
   if (flags.wet && flags.dry) fail("--wet and --dry exclude each other");
+  if (flags.no_traffic && flags.roads.traffic != 1) fail("--no-traffic and --traffic exclude each other");
 }
 
 // Of the driver camera's frames there is less to choose.
@@ -81,7 +83,7 @@ train::SyntheticOptions synthetic_options(const BuildFlags& flags) {
   train::SyntheticOptions options = flags.roads;
   options.routes = flags.synthetic;
   options.seed = flags.run.seed;
-  options.traffic = !flags.no_traffic;
+  if (flags.no_traffic) options.traffic = 0;
   options.roads = roads_of(flags.road), options.light = light_of(flags.light);
   if (flags.wet || flags.dry) options.wet = flags.wet;
   return options;
@@ -321,6 +323,7 @@ void add_build(Program& program, Command group) {
   command.add_flag("--dry", flags->dry, "dry roads");
   command.add_flag("--keep-left", flags->roads.keep_left, "traffic keeps left");
   command.add_flag("--no-traffic", flags->no_traffic, "no other cars");
+  add_number(command, "--traffic", flags->roads.traffic, "share of the synthetic routes that have other cars", "SHARE");
   add_number(command, "--seed", flags->run.seed, "of the first synthetic route");
   add_engine_flags(program, command, flags->run);
   add_report_flags(program, command);

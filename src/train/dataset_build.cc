@@ -189,6 +189,14 @@ class RouteBuilder {
 };
 
 // ---------------------------------------------------------------- synthetic roads
+// Multiples of the golden ratio are even over any number of seeds, and over those of every kind of road that takes
+// turns.
+bool has_traffic(uint64_t seed, double share) {
+  constexpr double kGolden = 0.6180339887498949;
+  const double place = static_cast<double>(seed % (1ULL << 32U)) * kGolden;
+  return place - std::floor(place) < share;
+}
+
 class SyntheticBuilder {
  public:
   SyntheticBuilder(DatasetFolder& folder, const SyntheticOptions& options, uint64_t route)
@@ -199,7 +207,8 @@ class SyntheticBuilder {
     out.seed = options.seed + route, out.seconds = options.seconds;
     if (!options.roads.empty()) out.road = options.roads[route % options.roads.size()];
     out.light = options.light, out.wet = options.wet;
-    out.keep_left = options.keep_left, out.traffic = options.traffic;
+    out.keep_left = options.keep_left;
+    out.traffic = has_traffic(out.seed, options.traffic);
     return out;
   }
 
@@ -347,16 +356,22 @@ BuildResult build_synthetic_dataset(const SyntheticOptions& synthetic, const Bui
     fail("samples after {} seconds of synthetic routes of {}: expected 0 or more, and less than these", synthetic.after,
          synthetic.seconds);
   }
+  if (!(synthetic.traffic >= 0 && synthetic.traffic <= 1)) {
+    fail("traffic on a share of {} of the synthetic routes: expected 0 to 1", synthetic.traffic);
+  }
   const ThreadScope threads(options.threads);
   std::string kinds;  // by their numbers
   for (const drive::synth::RoadKind kind : synthetic.roads) {
     kinds += fmt::format("{}{}", kinds.empty() ? "" : " ", static_cast<int>(kind));
   }
-  DatasetFolder folder(options, Source::synthetic,
-                       fmt::format("synthetic, {} s, road {}, light {}, wet {}{}{}", synthetic.seconds,
-                                   kinds.empty() ? "any" : kinds, or_any(synthetic.light), or_any(synthetic.wet),
-                                   synthetic.keep_left ? ", keep left" : "", synthetic.traffic ? "" : ", no traffic") +
-                           (synthetic.after > 0 ? fmt::format(", after {} s", synthetic.after) : ""));
+  const std::string traffic = synthetic.traffic == 1   ? ""
+                              : synthetic.traffic == 0 ? ", no traffic"
+                                                       : fmt::format(", traffic {}", synthetic.traffic);
+  DatasetFolder folder(
+      options, Source::synthetic,
+      fmt::format("synthetic, {} s, road {}, light {}, wet {}{}{}", synthetic.seconds, kinds.empty() ? "any" : kinds,
+                  or_any(synthetic.light), or_any(synthetic.wet), synthetic.keep_left ? ", keep left" : "", traffic) +
+          (synthetic.after > 0 ? fmt::format(", after {} s", synthetic.after) : ""));
   std::vector<WantedClip> clips;
   for (int64_t i = 0; i < synthetic.routes; ++i) {
     const uint64_t seed = synthetic.seed + static_cast<uint64_t>(i);

@@ -61,7 +61,8 @@ struct SyntheticOptions {
   std::vector<drive::synth::RoadKind> roads = {};  // route i has the (i mod size)th; empty: by the seed
   std::optional<drive::synth::Light> light = {};
   std::optional<bool> wet = {};
-  bool keep_left = false, traffic = true;
+  bool keep_left = false;
+  double traffic = 1;  // share of the routes that have other cars; a seed is always with or always without
 };
 
 struct BuildResult {

@@ -478,6 +478,30 @@ TEST_F(BuildSynthetic, KindsOfRoadsTakeTurns) {
   EXPECT_NE(refusal([&] { build_synthetic_dataset(roads_, build_); }).find("other options"), std::string::npos);
 }
 
+// A share of the roads has other cars, which stand in the pictures and nowhere else.
+TEST_F(BuildSynthetic, AShareOfTheRoadsHasTraffic) {
+  roads_.seed = 7, roads_.routes = 3,
+  roads_.traffic = 0.4;  // the fractions of 7, 8 and 9 golden ratios: 0.33, 0.94, 0.56
+  build_synthetic_dataset(roads_, build_);
+  const Dataset data(build_.out);
+  drive::YuvImage scratch;
+  std::vector<uint8_t> frame(kFrameBytes);
+  for (const int64_t route : {0, 1, 2}) {
+    const auto blocks = read_sample(data, 4 * route + 2);
+    for (const bool traffic : {true, false}) {
+      drive::SynthOptions options;
+      options.seed = static_cast<uint64_t>(7 + route), options.seconds = 1, options.traffic = traffic;
+      drive::SynthDrive(options).draw_model_frame(10, false, scratch, frame);
+      const bool same = std::memcmp(blocks[0].data() + kFrameBytes, frame.data(), kFrameBytes) == 0;
+      EXPECT_EQ(same, traffic == (route == 0)) << route;
+    }
+  }
+  roads_.traffic = 0.5;
+  EXPECT_NE(refusal([&] { build_synthetic_dataset(roads_, build_); }).find("other options"), std::string::npos);
+  roads_.traffic = 1.5;
+  EXPECT_NE(refusal([&] { build_synthetic_dataset(roads_, build_); }).find("expected 0 to 1"), std::string::npos);
+}
+
 TEST_F(BuildSynthetic, LabelsAreTheTruthInTheModelsForm) {
   build_synthetic_dataset(roads_, build_);
   const Dataset data(build_.out);
