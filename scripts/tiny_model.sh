@@ -18,19 +18,19 @@ $program zoo build demo_supercombo --seed "$seed" --out "$run/start" --quiet
 
 echo "== synthetic roads to learn from, and others with bends and without traffic to drive on"
 roads=(--every 4 --no-teacher --supercombo "$start" --quiet)
-kinds=(--road "highway,rural,city,winding" --after 0.2)
+kinds=(--road "highway,rural,city,winding" --after 0.2 --traffic 0.5)
 # Many roads, so that no road is learned by heart; long ones only where the past matters.
-$program dataset build --synthetic 3600 --seconds 2 "${kinds[@]}" --out "$out/short" "${roads[@]}"
-$program dataset build --synthetic 900 --seed 10001 --seconds 8 "${kinds[@]}" --out "$out/long" "${roads[@]}"
+# Half of them without other cars: where all have some, the path brakes for cars that are not there.
+$program dataset build --synthetic 7200 --seconds 1 "${kinds[@]}" --out "$out/short" "${roads[@]}"
+$program dataset build --synthetic 1800 --seed 10001 --seconds 4 "${kinds[@]}" --out "$out/long" "${roads[@]}"
 for kind in rural winding; do
-  $program dataset build --synthetic 10 --seed 100001 --seconds 20 --road $kind --no-traffic --out "$out/held_out_$kind" \
-    "${roads[@]}"
+  $program dataset build --synthetic 10 --seed 100001 --seconds 20 --road $kind --no-traffic --after 0.2 \
+    --out "$out/held_out_$kind" "${roads[@]}"
 done
 
-# What the picture does not tell (meta) or what hardly varies (angles of the mounting) counts little; the pose, which
-# is speed above all, more than its six values would.
+# What the picture does not tell (meta) or what hardly varies (angles of the mounting) counts little.
 losses=(--loss meta=0.1 --loss desire_pred=0.1 --loss road_transform=0 --loss wide_from_device_euler=0
-  --loss lead=0.1 --loss lane_lines_prob=20 --loss lead_prob=20 --loss pose=4)
+  --loss lead=0.1 --loss lane_lines_prob=20 --loss lead_prob=20)
 common=(--mode full --against labels --least-scale 0.1 --batch 32 --clip 5000 --seed "$seed")
 
 train() {  # train FOLDER FLAGS: goes on where it was stopped, and does nothing if it ended
@@ -41,12 +41,14 @@ train() {  # train FOLDER FLAGS: goes on where it was stopped, and does nothing 
   else $program train "${common[@]}" "${losses[@]}" --out "$folder" "$@"; fi
 }
 echo "== the pictures first: without memory"
-# The path follows the lane lines and the speed that the model sees (docs/zoo.md), so these come first.
+# The path follows the lane lines and the speed that the model sees (docs/zoo.md), so these come first. The pose, which
+# is speed above all, counts more than its six values would.
 train "$run/pictures" --data "$out/short" --supercombo "$start" --fresh --no-rollout --rate 1.3e-3 --warmup 150 \
-  --epochs 3 --loss plan=0.3
-echo "== then the path, with what the model remembers of the last five seconds"
+  --epochs 3 --loss plan=0.3 --loss pose=4
+# The plan's x follows the pose's speed: where that counts little, it is moved to make up for the plan's errors.
+echo "== then the path, with the speeds that the model remembers"
 train "$run/path" --data "$out/long" --supercombo "$run/pictures/demo_supercombo.onnx" --own-features --no-rollout \
-  --rate 1e-3 --warmup 100 --epochs 2.5 --loss plan=2
+  --rate 1e-3 --warmup 100 --epochs 2.5 --loss plan=2 --loss pose=40
 cp "$run/path/demo_supercombo.onnx" "$run/demo_supercombo.onnx"
 
 for kind in rural winding; do

@@ -117,8 +117,10 @@ ValueId Layers::conv(std::string_view name, ValueId x, const ConvSpec& spec) {
   }
   const ValueId bias = conv_bias(weight, spec);
   // An even kernel is a patch or a strided stem: just enough padding for size / stride outputs.
-  const int64_t pad = k % 2 == 1 ? k / 2 : std::max<int64_t>(0, (k - spec.stride) / 2);
-  const std::vector<int64_t> ones{1, 1}, pads(4, pad), kernel(2, k), strides(2, spec.stride);
+  const std::vector<int64_t> strides{spec.row_stride == 0 ? spec.stride : spec.row_stride, spec.stride};
+  const auto pad = [&](int64_t stride) { return k % 2 == 1 ? k / 2 : std::max<int64_t>(0, (k - stride) / 2); };
+  const std::vector<int64_t> ones{1, 1}, kernel(2, k),
+      pads{pad(strides[0]), pad(strides[1]), pad(strides[0]), pad(strides[1])};
   return node(
       "Conv", {x, graph_.add_constant(std::move(weight), path), bias},
       {{"dilations", ones}, {"group", spec.groups}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}});

@@ -24,6 +24,7 @@ inline constexpr double kReluGain = 1.4142, kGeluGain = 1.5335;
 struct ConvSpec {
   int64_t out = 0;  // channels
   int64_t kernel = 1, stride = 1, groups = 1;
+  int64_t row_stride = 0;  // of rows, if another than that of columns
   double gain = 1;
   // Adds one to the weight at the kernel's centre of each channel's first input: a skip connection folded into the
   // weights, as reparameterised networks hold them.

@@ -87,20 +87,18 @@ ValueId vit(Layers& layers, ValueId images, const VitSize& size);
 struct RoadFeatures {
   ValueId features;  // [1, C]
   ValueId speed;     // [1, 1], m/s
-  ValueId apart;     // [1, 1], m/s: what the ground far ahead says more
   ValueId there;     // [1, 1]: 1 if there is an earlier picture, 0 if it is empty
 };
 RoadFeatures road_trunk(Layers& layers, const ZooImages& images, const RoadSize& size);
 // A plan of one hypothesis whose y follows from its x: that of the middle between the inner lane lines there, the way
 // from the car to the middle, and what desires add. `desire`: [1, n, 8].
 ValueId follow_lane(Layers& layers, ValueId plan, ValueId lane_lines, ValueId desire);
-// The hidden state [1, 512] of a summary and a speed; a pose with it; and a plan of one hypothesis whose x and speeds
-// follow it, as the past hidden states in `features` [1, n, 512] do, this frame's last.
-ValueId remember_speed(Layers& layers, ValueId summary, const RoadFeatures& road);
+// A pose with the speed that the ground shows; the hidden state [1, 512] of a summary and the pose's speed; and a plan
+// of one hypothesis whose x and speeds follow those in the hidden states `features` [1, n, 512], this frame's last.
 ValueId add_speed(Layers& layers, ValueId pose, ValueId speed);
+ValueId remember_speed(Layers& layers, ValueId summary, ValueId pose, ValueId there);
 ValueId follow_speed(Layers& layers, ValueId plan, ValueId features);
-// Features -> the heads named, and hidden_state [1, 512] last. `road`: whose speed is the pose's and the hidden
-// state's.
+// Features -> the heads named, and hidden_state [1, 512] last. `road`: whose speed the pose and the hidden state have.
 ZooHeads vision_heads(Layers& layers, ValueId features, const VisionHeadSize& size, std::span<const ZooHeadWidth> heads,
                       const RoadFeatures* road = nullptr);
 struct PolicyInputs {

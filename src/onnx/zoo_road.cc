@@ -29,12 +29,14 @@ constexpr int64_t kNeighbours = 4;
 constexpr int64_t kFar = 36, kTogether = 4;  // rows that are far away; shifts that are one feature
 constexpr int64_t kStill = 4;  // shifts at which what stands still in the picture is alike, wherever the ground went
 constexpr double kFaint = 1, kSharpness = 40;
+// The road from 10 m on lies in these rows of the image, the wide camera's from 5 m on: what is 40 to 200 m ahead is so
+// low that a row has to stay one for longer than a column.
+constexpr int64_t kAbove = 16, kBelow = 80;
 
-// In the hidden state the speed stands behind the others, then how far apart the far rows' is, in these units, and a
-// number that says there are such: what is remembered before a drive's second picture is all zero there. What the
-// outputs add to is usual at this speed.
+// In the hidden state the speed stands behind the others, in this unit, then a number that says that there is one:
+// before a drive's second picture it is zero. What the outputs add to is usual at this speed.
 constexpr int64_t kHiddenState = 512;
-constexpr double kSpeedUnit = 64, kApartUnit = 8, kThere = 0.125, kUsualSpeed = 20;
+constexpr double kSpeedUnit = 64, kThere = 0.125, kUsualSpeed = 20;
 
 // relu(x + conv(relu(conv(x)))).
 ValueId residual(Layers& l, std::string_view name, ValueId x) {
@@ -190,7 +192,7 @@ RoadFeatures ground_motion(Layers& l, ValueId road, int64_t size) {
   // A drive's first picture has no earlier one, which is all zero: no texture at all.
   const ValueId texture = l.reshape(sum(l.mul(before, before), 1), {1, 1});
   const ValueId there = l.node("Clip", {texture, l.scalar(0), l.scalar(1)});
-  return {features, l.add(level, l.linear("speed", features, 1, 0.1)), apart, there};
+  return {features, l.add(level, l.linear("speed", features, 1, 0.1)), there};
 }
 
 }  // namespace
@@ -201,13 +203,12 @@ RoadFeatures road_trunk(Layers& l, const ZooImages& images, const RoadSize& size
   const Layers::Scope scope(l, "vision");
   const ValueId road_now = slice(l, road, 1, kPlanes, 2 * kPlanes);
   const ValueId now = l.concat({road_now, slice(l, wide, 1, kPlanes, 2 * kPlanes)}, 1);
-  ValueId x = l.relu(l.conv("stem", l.cast(now, DType::f16),
-                            {.out = size.widths[0],
-                             .kernel = 4,
-                             .stride = 4,
-                             .gain = kReluGain,
-                             .mean = kPixelMean,
-                             .deviation = kPixelDeviation}));
+  // Not folded into the stem's weights, as exporters do: they would be so small that a training step of the others'
+  // size kills nearly all of the stem's channels.
+  const ValueId pixels = l.cast(slice(l, now, 2, kAbove, kBelow), DType::f16);
+  const ValueId centred = l.mul(l.node("Sub", {pixels, l.scalar(kPixelMean)}), l.scalar(1 / kPixelDeviation));
+  ValueId x = l.relu(
+      l.conv("stem", centred, {.out = size.widths[0], .kernel = 4, .stride = 4, .row_stride = 2, .gain = kReluGain}));
   for (size_t stage = 1; stage < size.widths.size(); ++stage) {
     const Layers::Scope stages(l, fmt::format("stages.{}", stage));
     x = l.relu(l.conv("downsample", x, {.out = size.widths[stage], .kernel = 3, .stride = 2, .gain = kReluGain}));
@@ -216,21 +217,53 @@ RoadFeatures road_trunk(Layers& l, const ZooImages& images, const RoadSize& size
   const ValueId map = l.relu(l.conv("map", x, {.out = size.map, .gain = kReluGain}));
   const ValueId places = l.node("Flatten", {map}, {{"axis", int64_t{1}}});
   const RoadFeatures motion = ground_motion(l, road, size.motion);
-  return {l.concat({places, motion.features}, 1), motion.speed, motion.apart, motion.there};
+  return {l.concat({places, motion.features}, 1), motion.speed, motion.there};
 }
 
-ValueId remember_speed(Layers& l, ValueId summary, const RoadFeatures& road) {
+ValueId remember_speed(Layers& l, ValueId summary, ValueId pose, ValueId there) {
   const Layers::Scope scope(l, "hidden_state");
-  const ValueId rest = l.l2_normalize(l.linear("rest", summary, kHiddenState - 3));
-  return l.concat({rest, l.mul(road.speed, l.scalar(1 / kSpeedUnit)), l.mul(road.apart, l.scalar(1 / kApartUnit)),
-                   l.mul(road.there, l.scalar(kThere))},
-                  1);
+  const ValueId rest = l.l2_normalize(l.linear("rest", summary, kHiddenState - 2));
+  const ValueId speed = slice(l, pose, 1, 0, 1);
+  return l.concat({rest, l.mul(speed, l.scalar(1 / kSpeedUnit)), l.mul(there, l.scalar(kThere))}, 1);
 }
 
 ValueId add_speed(Layers& l, ValueId pose, ValueId speed) {
   const ValueId more = l.node("Sub", {speed, l.scalar(kUsualSpeed)});
   return l.add(pose, l.mul(more, one_at(l, l.shape(pose)[1], 0)));
 }
+
+namespace {
+
+// Lines fitted by least squares to the last speeds, of so many frames before this one: single differences from it are
+// alike and hard to learn from.
+constexpr int64_t kFits[] = {3, 6, 12};
+constexpr double kSlopeTime = 4;  // s: a slope is how much the speed changes in that time
+
+// What of the differences from the newest speed, oldest first, each line says of now, and its slope: [past, fits].
+struct Trends {
+  Tensor level, slope, oldest;  // and the first frame of each line
+};
+Trends speed_trends(int64_t past) {
+  const int64_t fits = std::ssize(kFits);
+  Trends out{Tensor::zeros(DType::f16, Shape{past, fits}), Tensor::zeros(DType::f16, Shape{past, fits}),
+             Tensor(DType::i64, Shape{fits})};
+  for (int64_t i = 0; i < fits; ++i) {
+    const int64_t count = std::min(kFits[i], past);
+    const auto points = static_cast<double>(count + 1);
+    // Times -count to 0 in frames: their mean, and the sum of squares around it.
+    const double mean = -0.5 * static_cast<double>(count), squares = points * (points * points - 1) / 12;
+    out.oldest.data<int64_t>()[static_cast<size_t>(i)] = past - count;
+    for (int64_t back = 1; back <= count; ++back) {
+      const double slope = (-static_cast<double>(back) - mean) / squares;
+      const auto at = static_cast<size_t>((past - back) * fits + i);
+      out.slope.data<Half>()[at] = Half(static_cast<float>(slope * kSlopeTime / kApart));
+      out.level.data<Half>()[at] = Half(static_cast<float>(1 / points - slope * mean));
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 ValueId follow_speed(Layers& l, ValueId plan, ValueId features) {
   constexpr int64_t kPoints = 33, kPlan = 15;
@@ -239,11 +272,18 @@ ValueId follow_speed(Layers& l, ValueId plan, ValueId features) {
   const auto column = [&](int64_t at, double unit) {
     return l.mul(l.reshape(slice(l, features, 2, at, at + 1), {1, rows}), l.scalar(unit));
   };
-  const ValueId speeds = column(kHiddenState - 3, kSpeedUnit), apart = column(kHiddenState - 2, kApartUnit);
-  const ValueId there = column(kHiddenState - 1, 1 / kThere);
+  const ValueId speeds = column(kHiddenState - 2, kSpeedUnit), there = column(kHiddenState - 1, 1 / kThere);
   const ValueId now = slice(l, speeds, 1, past, rows);
-  const ValueId differences = l.mul(l.node("Sub", {slice(l, speeds, 1, 0, past), now}), slice(l, there, 1, 0, past));
-  const ValueId remembered = l.concat({differences, apart}, 1);
+  const ValueId differences = l.reshape(l.node("Sub", {slice(l, speeds, 1, 0, past), now}), {1, past, 1});
+  const Trends trends = speed_trends(past);
+  // What is fitted to more than there is counts nothing.
+  const ValueId filled = l.node("Gather", {there, l.constant(trends.oldest)}, {{"axis", int64_t{1}}});
+  const auto fitted = [&](const Tensor& shares) {
+    const ValueId sum =
+        l.node("ReduceSum", {l.mul(differences, l.constant(shares)), l.ints({1})}, {{"keepdims", int64_t{0}}});
+    return l.mul(sum, filled);
+  };
+  const ValueId level = fitted(trends.level), slope = fitted(trends.slope);
   const ValueId usual = l.node("Sub", {now, l.scalar(kUsualSpeed)});
   Tensor times(DType::f16, Shape{kPoints});
   for (int64_t i = 0; i < kPoints; ++i) {
@@ -253,8 +293,12 @@ ValueId follow_speed(Layers& l, ValueId plan, ValueId features) {
   const auto placed = [&](ValueId values, size_t place) {
     return l.mul(l.reshape(values, {1, kPoints, 1}), one_at(l, kPlan, place));
   };
-  const ValueId mean = l.add(usual, l.linear("mean", remembered, kPoints, 0.05));  // until each time
-  const ValueId then = l.add(usual, l.linear("then", remembered, kPoints, 0.05));
+  const auto at_times = [&](std::string_view name) {
+    const Layers::Scope of(l, name);
+    const ValueId share = l.uniform("level", Shape{std::ssize(kFits), kPoints}, 0.05, 1.0 / std::ssize(kFits));
+    return l.add(l.add(usual, l.node("MatMul", {level, share})), l.linear("slope", slope, kPoints, 0.05));
+  };
+  const ValueId mean = at_times("mean"), then = at_times("then");  // until each time, and at it
   const ValueId both = l.add(placed(l.mul(mean, l.constant(times)), 0), placed(then, 3));
   const Tensor none = Tensor::zeros(DType::f16, Shape{1, kPoints * kPlan});
   return l.add(plan, l.concat({l.reshape(both, {1, kPoints * kPlan}), l.constant(none)}, 1));

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <span>
 
 #include "base/error.h"
 #include "base/fnv.h"
@@ -339,6 +342,77 @@ TEST(Zoo, APathFollowsTheLane) {
     moved += std::abs(static_cast<double>(wanted.data<float>()[i] - same.data<float>()[i]));
   }
   EXPECT_GT(moved, 1);
+}
+
+// The pose's speed is remembered, x and the plan's speeds follow it, and of the past only speeds that there were count.
+TEST(Zoo, APathFollowsTheSpeed) {
+  constexpr int64_t kRows = 25, kState = 512;
+  Graph graph;
+  Layers layers(graph, 1);
+  const ValueId summary = graph.add_input("summary", DType::f32, Shape{1, 48}),
+                pose = graph.add_input("pose", DType::f32, Shape{1, 12}),
+                there = graph.add_input("there", DType::f32, Shape{1, 1}),
+                plan = graph.add_input("plan", DType::f32, Shape{1, 990}),
+                features = graph.add_input("features", DType::f32, Shape{1, kRows, kState});
+  graph.opsets[""] = Layers::kOpset;
+  const auto half = [&](ValueId x) { return layers.cast(x, DType::f16); };
+  const auto output = [&](ValueId x, const char* name) { graph.add_output(layers.cast(x, DType::f32), name); };
+  output(remember_speed(layers, half(summary), half(pose), half(there)), "state");
+  output(follow_speed(layers, half(plan), half(features)), "path");
+  std::vector<Tensor> inputs;
+  Random random(6);
+  for (const Shape& shape : {Shape{1, 48}, Shape{1, 12}, Shape{1, 1}, Shape{1, 990}, Shape{1, kRows, kState}}) {
+    inputs.emplace_back(DType::f32, shape);
+    for (float& x : inputs.back().data<float>()) x = static_cast<float>(random.uniform(-2, 2));
+  }
+  inputs[1].data<float>()[0] = 14.5F, inputs[2].data<float>()[0] = 1;
+  const auto set = [&](Tensor& states, int64_t row, float speed, bool was_there) {
+    states.data<float>()[static_cast<size_t>(row * kState + 510)] = speed / 64;
+    states.data<float>()[static_cast<size_t>(row * kState + 511)] = was_there ? 0.125F : 0;
+  };
+  for (int64_t row = 0; row < kRows; ++row) set(inputs[4], row, 20, row > 3);
+  const std::vector<Tensor> first = interpret(graph, inputs);
+  const std::span<const float> state = first[0].data<float>();
+  EXPECT_NEAR(state[510] * 64, 14.5, 0.01);
+  EXPECT_EQ(state[511], 0.125F);
+  double squares = 0;
+  for (size_t i = 0; i < 510; ++i) squares += static_cast<double>(state[i]) * state[i];
+  EXPECT_NEAR(squares, 1, 0.01);
+
+  const auto moved = [&](const std::function<void(Tensor&)>& change) {  // by point: x, speed, all others
+    std::vector<Tensor> others = inputs;
+    others[4] = inputs[4].clone();
+    change(others[4]);
+    const Tensor then = interpret(graph, others)[1];
+    std::array<std::vector<double>, 3> out;
+    for (size_t i = 0; i < 990; ++i) {
+      const double by = static_cast<double>(then.data<float>()[i]) - first[1].data<float>()[i];
+      out[i < 495 && i % 15 == 0 ? 0 : i < 495 && i % 15 == 3 ? 1 : 2].push_back(by);
+    }
+    for (const double by : out[2]) EXPECT_EQ(by, 0);
+    return out;
+  };
+  const auto faster = moved([&](Tensor& states) {
+    for (int64_t row = 0; row < kRows; ++row) set(states, row, 24, row > 3);
+  });
+  for (size_t i = 0; i < 33; ++i) {
+    EXPECT_NEAR(faster[0][i], 4 * 10.0 * static_cast<double>(i * i) / 1024, 0.05) << i;
+    EXPECT_NEAR(faster[1][i], 4, 0.02) << i;
+  }
+  const auto none = moved([&](Tensor& states) {
+    set(states, 2, 31, false), set(states, 9, 23, true);  // before all lines
+    for (int64_t i = 0; i < kRows * kState; ++i) {
+      if (i % kState < 510) states.data<float>()[static_cast<size_t>(i)] *= 3;
+    }
+  });
+  const auto past = moved([&](Tensor& states) { set(states, 15, 23, true); });
+  double most = 0;
+  for (size_t i = 0; i < 33; ++i) {
+    EXPECT_EQ(none[0][i], 0) << i;
+    EXPECT_EQ(none[1][i], 0) << i;
+    most = std::max(most, std::abs(past[1][i]));
+  }
+  EXPECT_GT(most, 0.02);
 }
 
 // Each input alone affects the output of 0.9.7's network; pictures also affect its hidden state.

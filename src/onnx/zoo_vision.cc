@@ -1,4 +1,6 @@
 // Vision: a convolutional (FastViT-T12) or a transformer trunk on both cameras' images, and the heads of vision.
+#include <algorithm>
+
 #include "onnx/zoo_models.h"
 
 namespace sparkpilot {
@@ -98,10 +100,16 @@ ZooHeads vision_heads(Layers& l, ValueId features, const VisionHeadSize& size, s
   for (const auto& [name, width] : wanted) {
     const Layers::Scope head(l, name);
     const ValueId out = l.linear("out", l.residual_block("resblock", summary, size.summary), width);
-    heads.push_back({name, road && std::string_view(name) == "pose" ? add_speed(l, out, road->speed) : out});
+    heads.push_back({name, out});
   }
-  const ValueId hidden =
-      road ? remember_speed(l, summary, *road) : l.l2_normalize(l.linear("hidden_state", summary, 512));
+  ValueId hidden;
+  if (road) {
+    ValueId& pose = std::ranges::find(heads, "pose", &ZooHead::name)->value;
+    pose = add_speed(l, pose, road->speed);
+    hidden = remember_speed(l, summary, pose, road->there);
+  } else {
+    hidden = l.l2_normalize(l.linear("hidden_state", summary, 512));
+  }
   heads.push_back({"hidden_state", hidden});
   return heads;
 }
