@@ -70,7 +70,7 @@ const Model kModels[] = {
     {{"tiny_driving_supercombo", "driving_supercombo for tests.", kSupercombo, 77'420, 17'338'272},
      {.fast_vit = kTinyFastVit, .heads = kTinyVisionHeads, .policy = kTinyPolicy},
      ZooEra::mid_2026},
-    {{"demo_supercombo", "driving_supercombo to be trained.", kSupercombo, 452'833, 34'582'325},
+    {{"demo_supercombo", "driving_supercombo to be trained.", kSupercombo, 452'792, 34'582'453},
      {.road = kDemoRoad, .heads = kDemoHeads, .policy = kDemoPolicy},
      ZooEra::mid_2026},
     {{"tiny_dmonitoring_model", "dmonitoring_model for tests.", kMonitoring, 28'623, 12'761'360},

@@ -26,12 +26,17 @@ constexpr int64_t kTop = 45, kBottom = 124, kHeight = kBottom - kTop;    // the 
 // A row is compared with its neighbours, so many before and behind it, and within one step of luma: the asphalt's
 // texture is that faint, and what is bright, lines and edges, stands still in the picture.
 constexpr int64_t kNeighbours = 4;
-constexpr int64_t kFar = 36, kTogether = 4;  // rows that are far away; shifts that are one feature
-constexpr int64_t kStill = 4;  // shifts at which what stands still in the picture is alike, wherever the ground went
+constexpr int64_t kTogether = 4;  // shifts that are one feature
+constexpr int64_t kStill = 8;     // shifts at which what stands still in the picture is alike, wherever the ground went
+// Over a crest, through a dip or when the car pitches, the ground moves by more or less than a flat one, by the square
+// of its distance: so many rows at kFarthest, which all rows of a band take as one.
+constexpr int64_t kBends[] = {-4, -2, 0, 2, 4};
+constexpr int64_t kBand = 9, kBands = kNear / kBand, kReach = kShifts + 4;
+constexpr double kFarthest = kNearest + kLong * kNear;
 constexpr double kFaint = 1, kSharpness = 40;
-// The road from 10 m on lies in these rows of the image, the wide camera's from 5 m on: what is 40 to 200 m ahead is so
-// low that a row has to stay one for longer than a column.
-constexpr int64_t kAbove = 16, kBelow = 80;
+// Of each camera's image so many rows are looked at: from above the horizon (23.8 and 75.9) to the road 10 m and 5.4 m
+// ahead. What is 40 to 200 m ahead is so low that a row has to stay one for longer than a column.
+constexpr int64_t kRoadRows = 16, kWideRows = 64, kLooked = 64;
 
 // In the hidden state the speed stands behind the others, in this unit, then a number that says that there is one:
 // before a drive's second picture it is zero. What the outputs add to is usual at this speed.
@@ -145,12 +150,30 @@ ValueId unit_rows(Layers& l, ValueId rows) {
   return l.node("Div", {rows, l.node("Sqrt", {l.add(squares, l.scalar(0.5))})});
 }
 
+// For every bend, band and shift its place among the shifts of all bands: [kBends, kBands, kShifts]. Made by nodes,
+// too.
+ValueId bent_shifts(Layers& l) {
+  Tensor more(DType::i8, Shape{std::ssize(kBends), kBands, 1}), shifts(DType::i32, Shape{kShifts});
+  Tensor begins(DType::i32, Shape{kBands, 1});
+  auto to = more.data<int8_t>().begin();
+  for (const int64_t bend : kBends) {
+    for (int64_t band = 0; band < kBands; ++band) {
+      const double middle = kNearest + kLong * (static_cast<double>(band * kBand) + 0.5 * (kBand - 1));
+      *to++ = static_cast<int8_t>(std::lround(static_cast<double>(bend) * std::pow(middle / kFarthest, 2)));
+      begins.data<int32_t>()[static_cast<size_t>(band)] = static_cast<int32_t>(band * kReach);
+    }
+  }
+  std::iota(shifts.data<int32_t>().begin(), shifts.data<int32_t>().end(), 0);
+  const ValueId bent = l.add(l.cast(l.constant(more), DType::i32), l.constant(shifts));
+  return l.add(l.node("Clip", {bent, whole(l, 0), whole(l, kReach - 1)}), l.constant(begins));
+}
+
 // How far the ground moved towards the car: `size` features of it, and the car's speed in m/s, [1, 1]. The rows of both
-// pictures are compared for every turn and every shift, and the likenesses of all rows are added up before the best
-// shift is looked for: alone a row of asphalt is like many others.
+// pictures are compared for every turn and every shift, and the likenesses of all rows are added up, for every bend,
+// before the best shift is looked for: alone a row of asphalt is like many others.
 RoadFeatures ground_motion(Layers& l, ValueId road, int64_t size) {
   const Layers::Scope scope(l, "ground");
-  const int64_t turns = std::ssize(kTurns);
+  const int64_t turns = std::ssize(kTurns), bends = std::ssize(kBends);
   const std::vector<ValueId> pictures = l.nodes("Split", {ground(l, road), l.ints({1, 1})}, {{"axis", int64_t{1}}}, 2);
   const ValueId now = unit_rows(l, slice(l, l.reshape(pictures[1], {1, kRows, kColumns}), 1, 0, kNear));
   const ValueId before = l.reshape(pictures[0], {1, kRows * kColumns});
@@ -161,38 +184,36 @@ RoadFeatures ground_motion(Layers& l, ValueId road, int64_t size) {
   const Tensor none = Tensor::zeros(DType::f16, Shape{1, kNear});
   const ValueId longer = l.concat({l.reshape(alike, {1, kNear * turns * kRows}), l.constant(none)}, 1);
   const ValueId later = slice(l, l.reshape(longer, {1, kNear, turns * kRows + 1}), 2, 0, turns * kRows);
-  const ValueId shifted = slice(l, l.reshape(later, {1, kNear, turns, kRows}), 3, 0, kShifts);
+  const ValueId shifted = slice(l, l.reshape(later, {1, kNear, turns, kRows}), 3, 0, kReach);
   const ValueId weighted = l.mul(shifted, l.uniform("rows", Shape{kNear, 1, 1}, 0.1, 1));
+  const auto mean = [&](ValueId x, int64_t axis) {
+    return l.node("ReduceMean", {x}, {{"axes", std::vector<int64_t>{axis}}, {"keepdims", int64_t{0}}});
+  };
+  const auto sum = [&](ValueId x, int64_t axis) {
+    return l.node("ReduceSum", {x, l.ints({axis})}, {{"keepdims", int64_t{0}}});
+  };
+  const ValueId bands = mean(l.reshape(weighted, {1, kBands, kBand, turns * kReach}), 2);
+  const ValueId by_turn = l.transpose(l.reshape(bands, {1, kBands, turns, kReach}), {0, 2, 1, 3});
+  const ValueId bent =
+      l.node("Gather", {l.reshape(by_turn, {1, turns, kBands * kReach}), bent_shifts(l)}, {{"axis", int64_t{2}}});
   Tensor unfair = Tensor::zeros(DType::f16, Shape{kShifts}), speeds(DType::f16, Shape{kShifts});
   std::fill_n(unfair.data<Half>().begin(), kStill, Half(-0.1F));
   for (int64_t i = 0; i < kShifts; ++i) {
     speeds.data<Half>()[static_cast<size_t>(i)] = Half(static_cast<float>(kLong / kApart * static_cast<double>(i)));
   }
-  const auto sum = [&](ValueId of, int64_t axis) {
-    return l.node("ReduceSum", {of, l.ints({axis})}, {{"keepdims", int64_t{0}}});
-  };
-  struct Found {
-    ValueId shares, by_shift, speed;  // of turns and shifts [1, turns, kShifts]; [1, kShifts]; m/s, [1, 1]
-  };
-  const auto best = [&](ValueId of_rows) {
-    const Attributes over{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
-    const ValueId fair = l.add(l.node("ReduceMean", {of_rows}, over), l.constant(unfair));
-    const ValueId sharp = l.mul(l.reshape(fair, {1, turns * kShifts}), l.scalar(kSharpness));
-    const ValueId shares = l.reshape(l.node("Softmax", {sharp}, {{"axis", int64_t{-1}}}), {1, turns, kShifts});
-    const ValueId by_shift = sum(shares, 1);
-    return Found{shares, by_shift, l.reshape(sum(l.mul(by_shift, l.constant(speeds)), 1), {1, 1})};
-  };
-  const Found all = best(weighted), far = best(slice(l, weighted, 1, kNear - kFar, kNear));
-  // Over a crest or through a dip the ground is not where a flat one is, the further away the more: the far rows tell.
-  const ValueId apart = l.node("Clip", {l.node("Sub", {far.speed, all.speed}), l.scalar(-1.5), l.scalar(1.5)});
-  const ValueId coarse = sum(l.reshape(all.by_shift, {1, kShifts / kTogether, kTogether}), 2);
-  const ValueId seen = l.concat({coarse, sum(all.shares, 2), l.mul(all.speed, l.scalar(0.1)), apart}, 1);
+  const ValueId sharp = l.mul(l.add(mean(bent, 3), l.constant(unfair)), l.scalar(kSharpness));
+  const ValueId flat = l.reshape(sharp, {1, turns * bends * kShifts});
+  const ValueId shares = l.reshape(l.node("Softmax", {flat}, {{"axis", int64_t{-1}}}), {1, turns, bends, kShifts});
+  const ValueId of_bends = sum(shares, 1), by_shift = sum(of_bends, 1);
+  const ValueId speed = l.reshape(sum(l.mul(by_shift, l.constant(speeds)), 1), {1, 1});
+  const ValueId coarse = sum(l.reshape(by_shift, {1, kShifts / kTogether, kTogether}), 2);
+  const ValueId of_turns = sum(sum(shares, 3), 2);
+  const ValueId seen = l.concat({coarse, of_turns, sum(of_bends, 2), l.mul(speed, l.scalar(0.1))}, 1);
   const ValueId features = l.relu(l.linear("fc2", l.relu(l.linear("fc1", seen, size, kReluGain)), size, kReluGain));
-  const ValueId level = l.add(all.speed, l.mul(apart, l.uniform("crest", Shape{1}, 0.05, -0.9)));
   // A drive's first picture has no earlier one, which is all zero: no texture at all.
   const ValueId texture = l.reshape(sum(l.mul(before, before), 1), {1, 1});
   const ValueId there = l.node("Clip", {texture, l.scalar(0), l.scalar(1)});
-  return {features, l.add(level, l.linear("speed", features, 1, 0.1)), there};
+  return {features, l.add(speed, l.linear("speed", features, 1, 0.1)), there};
 }
 
 }  // namespace
@@ -201,11 +222,13 @@ RoadFeatures road_trunk(Layers& l, const ZooImages& images, const RoadSize& size
   const ValueId road = l.graph().add_input(images.road, images.dtype, Shape{1, 2 * kPlanes, 128, 256});
   const ValueId wide = l.graph().add_input(images.wide, images.dtype, Shape{1, 2 * kPlanes, 128, 256});
   const Layers::Scope scope(l, "vision");
-  const ValueId road_now = slice(l, road, 1, kPlanes, 2 * kPlanes);
-  const ValueId now = l.concat({road_now, slice(l, wide, 1, kPlanes, 2 * kPlanes)}, 1);
+  const auto looked_at = [&](ValueId pictures, int64_t top) {
+    return slice(l, slice(l, pictures, 1, kPlanes, 2 * kPlanes), 2, top, top + kLooked);
+  };
+  const ValueId now = l.concat({looked_at(road, kRoadRows), looked_at(wide, kWideRows)}, 1);
   // Not folded into the stem's weights, as exporters do: they would be so small that a training step of the others'
   // size kills nearly all of the stem's channels.
-  const ValueId pixels = l.cast(slice(l, now, 2, kAbove, kBelow), DType::f16);
+  const ValueId pixels = l.cast(now, DType::f16);
   const ValueId centred = l.mul(l.node("Sub", {pixels, l.scalar(kPixelMean)}), l.scalar(1 / kPixelDeviation));
   ValueId x = l.relu(
       l.conv("stem", centred, {.out = size.widths[0], .kernel = 4, .stride = 4, .row_stride = 2, .gain = kReluGain}));
