@@ -20,7 +20,7 @@ drive::SynthOptions demo_road() {
   drive::SynthOptions road;
   road.seed = 100005, road.seconds = 8;
   road.device = "mici";
-  road.road = drive::synth::RoadKind::rural, road.light = drive::synth::Light::day, road.wet = false;
+  road.road = drive::synth::RoadKind::winding, road.light = drive::synth::Light::day, road.wet = false;
   road.wide = road.qcamera = false;
   road.log_id = kLog;
   return road;

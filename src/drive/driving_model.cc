@@ -175,6 +175,7 @@ struct DrivingModel::Impl {
   Network& policy() { return back ? *back : front; }
 
   void push_frame(const FrameInputs& in) {
+    ++pushed;
     road->push(in.road);
     wide->push(in.wide.empty() ? in.road : in.wide);
     std::array<float, kDesires> desire{};
@@ -273,6 +274,7 @@ struct DrivingModel::Impl {
     features.reset();
     curvatures.reset();
     pulse.reset();
+    pushed = 0;
     outputs = {};
     action = {};
     raw.clear();
@@ -290,6 +292,7 @@ struct DrivingModel::Impl {
   std::vector<float> raw, scratch;
   std::vector<uint8_t> pair;
   std::vector<NetworkInfo> networks;
+  int64_t pushed = 0;  // frames since the beginning
 };
 
 DrivingModel::DrivingModel(const ModelFiles& files, const SessionOptions& options) : impl_(new Impl(files, options)) {}
@@ -307,6 +310,7 @@ bool DrivingModel::step(const FrameInputs& inputs) { return impl_->step(inputs);
 const ModelOutputs& DrivingModel::outputs() const { return impl_->outputs; }
 const Action& DrivingModel::action() const { return impl_->action; }
 const StepTimes& DrivingModel::times() const { return impl_->times; }
+bool DrivingModel::has_earlier_picture() const { return impl_->pushed > impl_->contract.frame_gap; }
 std::span<const float> DrivingModel::raw() const { return impl_->raw; }
 void DrivingModel::reset() { impl_->reset(); }
 const std::vector<DrivingModel::NetworkInfo>& DrivingModel::networks() const { return impl_->networks; }

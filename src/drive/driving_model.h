@@ -92,6 +92,8 @@ class DrivingModel {
   const ModelOutputs& outputs() const;
   const Action& action() const;
   const StepTimes& times() const;
+  // Whether the last step's earlier picture was given, too: before, a model sees no motion.
+  bool has_earlier_picture() const;
   // The networks' flat outputs of the last step, one after the other.
   std::span<const float> raw() const;
   // The inputs of the last step, by network and name, for checks.

@@ -158,6 +158,7 @@ struct SegmentOutput::Impl {
     row.index = in.frame.mark.index;
     row.time = static_cast<double>(in.frame.mark.timestamp_eof) * 1e-9;
     row.valid = in.valid;
+    row.first = in.first;
     row.late_ms = static_cast<float>(in.late_ms);
     row.vision_ms = static_cast<float>(in.times.vision_ms);
     row.policy_ms = static_cast<float>(in.times.policy_ms);

@@ -72,6 +72,7 @@ struct Lane {
       out.outputs = std::make_unique<ModelOutputs>(lane.model->outputs());
       out.action = lane.model->action();
       out.times = lane.model->times();
+      out.first = !lane.model->has_earlier_picture();
       if (lane.options->raw) out.raw.assign(lane.model->raw().begin(), lane.model->raw().end());
       if (!lane.folder.empty() && !lane.options->dump.empty()) dump(lane, now.frame, now.wide);
       if (lane.options->stepped) lane.options->stepped(*lane.model);

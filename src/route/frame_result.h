@@ -21,6 +21,7 @@ struct FrameResult {
   uint32_t frame_id = 0, index = 0;
   double time = 0;                    // s of the device's clock, end of the frame
   bool valid = false, model = false;  // model: sparkpilot's ran on it, or openpilot's was recorded
+  bool first = false;                 // sparkpilot's model had no earlier picture: its plan is not judged
   float vision_ms = 0, policy_ms = 0, late_ms = 0;
   float curvature = 0, acceleration = 0;
   float lane_probs[4] = {};

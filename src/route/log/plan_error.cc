@@ -93,7 +93,7 @@ void add_plan_errors(std::vector<FrameResult>& frames, std::span<const ModelReco
   }
   for (const IndexedFrame& frame : timeline.road) index[frame.frame_id] = frame.timestamp_eof;
   for (FrameResult& frame : frames) {
-    fill(frame.errors, our_plans, frame, index, *path);
+    if (!frame.first) fill(frame.errors, our_plans, frame, index, *path);
     fill(frame.recorded_errors, recorded_plans, frame, index, *path);
     add_curvature(frame, index, *path);
   }

@@ -28,7 +28,7 @@ std::optional<PlanError> plan_error(const ModelRecord& plan, const DrivenPath& p
 
 // Fills errors, recorded_errors and driven_curvature (yaw rate over speed, above 1 m/s) of `frames`, aligned with the
 // records by frame_id. A record without timestamp_eof takes the time of the log's index. Values that cannot be
-// determined are not changed.
+// determined are not changed, nor are the errors of a drive's first frames.
 void add_plan_errors(std::vector<FrameResult>& frames, std::span<const ModelRecord> ours,
                      std::span<const ModelRecord> recorded, const Timeline& timeline,
                      const std::optional<DrivenPath>& path);
