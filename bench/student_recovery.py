@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-HELD_OUT = ["--synthetic", "10", "--seed", "100001", "--seconds", "20", "--road", "rural", "--no-traffic"]
+HELD_OUT = ["--synthetic", "10", "--seed", "100001", "--seconds", "20", "--road", "rural", "--no-traffic", "--after", "0.2"]
 KINDS = {
     "dora": ["--kind", "dora", "--rank", "{rank}", "--merged"],
     "lora": ["--kind", "lora", "--rank", "{rank}", "--merged"],
@@ -56,7 +56,7 @@ class Recovery:
         self.teacher = Path(flags.teacher)
         self.data, self.held_out = self.out / "data", self.out / "held_out"
         model = ["--supercombo", self.teacher, "--every", "4", "--device", "cpu", "--quiet"]
-        roads = ["--synthetic", flags.roads, "--seed", "200001", "--seconds", "8"]
+        roads = ["--synthetic", flags.roads, "--seed", "200001", "--seconds", "4", "--after", "0.2"]
         self.program("dataset", "build", *roads, "--out", self.data, *model)
         self.program("dataset", "build", *HELD_OUT, "--out", self.held_out, *model)
 
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--teacher", default="models/demo_supercombo.onnx")
     parser.add_argument("--noise", type=float, default=0.2)
     parser.add_argument("--rank", type=int, default=8)
-    parser.add_argument("--roads", type=int, default=600)
+    parser.add_argument("--roads", type=int, default=1200)
     parser.add_argument("--match", default="vision.ground.*", help="layers compared with the teacher's, none if empty")
     parser.add_argument("--epochs", type=float, default=6)
     parser.add_argument("--evaluate-every", type=int, default=675)
