@@ -95,8 +95,9 @@ class Recovery:
             self.program("train", *arguments)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         updates = [line for line in lines if "loss" in line]
+        # Every clip's first frame is no sample, so there is no rollout on the roads for validation.
         curve = [
-            (line["update"], line["evaluation_reports"]["rollout_plan_error_4s"])
+            (line["update"], line["evaluation_reports"]["plan_error_4s"])
             for line in lines
             if "evaluation_reports" in line
         ]
@@ -153,7 +154,8 @@ def main() -> None:
                 flush=True,
             )
     (recovery.out / "results.json").write_text(json.dumps(results, indent=1))
-    print("\nrollout on validation roads, metres from the teacher's path after 4 s (medians over the seeds):\n")
+    print("\non the roads for validation, with the teacher's features of the past, metres from the teacher's path after 4 s")
+    print("(medians over the seeds):\n")
     by_kind = {kind: [s["curve"] for s in results["students"] if s["kind"] == kind] for kind in flags.kinds}
     steps = [update for update, _ in next(iter(by_kind.values()))[0]]
     print("| kind | " + " | ".join(map(str, steps)) + " |")
