@@ -7,8 +7,8 @@ The teacher is the trained `models/demo_supercombo.onnx`. A student is the teach
 normal number times `--noise` times the root mean square of its row (output channel), for every weight of Conv, Gemm and
 MatMul. Each student learns from the teacher's outputs on synthetic roads, and is judged by its path on ten others that neither saw,
 with its own memory. "Regained" is the part of what the noise cost that is gone after training: of the mean distance from
-the teacher's path after 4 s; beside it stands the distance from the driven path, in which the teacher errs as well. Prints tables in Markdown and writes OUT/results.json; what is there is
-used again.
+the teacher's path after 4 s; in brackets stands the same of the distance from the driven path, in which the teacher
+errs as well. Prints tables in Markdown and writes OUT/results.json; what is there is used again.
 """
 
 import argparse
@@ -146,10 +146,13 @@ def main() -> None:
             # The teacher's file against its own stored answers is nearly 0: it runs in fp32 here.
             floor = teacher["teacher"][2]
             regained = 1 - (left["teacher"][2] - floor) / (damaged["teacher"][2] - floor)
-            results["students"].append({"seed": seed, "kind": kind, "damaged": damaged, "regained": regained, **run})
+            cost = damaged["driven"][2] - teacher["driven"][2]
+            driven = (damaged["driven"][2] - left["driven"][2]) / cost if cost > 0 else float("nan")
+            parts = {"regained": regained, "regained_of_driven": driven}
+            results["students"].append({"seed": seed, "kind": kind, "damaged": damaged, **parts, **run})
             print(
                 f"| {seed} | {kind} | {damaged['teacher'][2]:.2f} ({damaged['driven'][2]:.2f}) "
-                f"| {left['teacher'][2]:.2f} ({left['driven'][2]:.2f}) | {regained:.0%} "
+                f"| {left['teacher'][2]:.2f} ({left['driven'][2]:.2f}) | {regained:.1%} ({driven:.1%}) "
                 f"| {run['updates']} | {run['step_ms']:.0f} ms | {run['minutes']:.1f} |",
                 flush=True,
             )
