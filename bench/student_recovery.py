@@ -22,7 +22,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-HELD_OUT = ["--synthetic", "10", "--seed", "100001", "--seconds", "20", "--road", "rural", "--no-traffic", "--after", "0.2"]
+HELD_OUT = ["--synthetic", "10", "--seed", "100001", "--seconds", "20", "--road", "rural", "--no-traffic"]
+HELD_OUT += ["--after", "0.2"]
 KINDS = {
     "dora": ["--kind", "dora", "--rank", "{rank}", "--merged"],
     "lora": ["--kind", "lora", "--rank", "{rank}", "--merged"],
@@ -157,8 +158,8 @@ def main() -> None:
                 flush=True,
             )
     (recovery.out / "results.json").write_text(json.dumps(results, indent=1))
-    print("\non the roads for validation, with the teacher's features of the past, metres from the teacher's path after 4 s")
-    print("(medians over the seeds):\n")
+    print("\non the roads for validation, with the teacher's features of the past,")
+    print("metres from the teacher's path after 4 s (medians over the seeds):\n")
     by_kind = {kind: [s["curve"] for s in results["students"] if s["kind"] == kind] for kind in flags.kinds}
     steps = [update for update, _ in next(iter(by_kind.values()))[0]]
     print("| kind | " + " | ".join(map(str, steps)) + " |")

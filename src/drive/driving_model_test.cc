@@ -273,6 +273,19 @@ TEST_P(EraTest, ResetIsAsBeforeTheFirstFrame) {
   EXPECT_EQ(model_->action().acceleration, action.acceleration);
 }
 
+// The first frames have no earlier picture, and after reset() others are first.
+TEST_P(EraTest, HasAnEarlierPictureAfterItsGap) {
+  const Bytes road = picture(0, 1);
+  for (int run = 0; run < 2; ++run) {
+    for (int frame = 0; frame <= model_->contract().frame_gap; ++frame) {
+      ASSERT_TRUE(model_->step(inputs_at(frame, road, {})));
+      EXPECT_EQ(model_->has_earlier_picture(), frame == model_->contract().frame_gap) << frame;
+    }
+    model_->reset();
+    EXPECT_FALSE(model_->has_earlier_picture());
+  }
+}
+
 // Without a wide camera the road picture is used for both inputs.
 TEST_P(EraTest, WithoutAWideCameraTheRoadIsShownTwice) {
   const Bytes road = picture(0, 1);
