@@ -230,17 +230,16 @@ void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>
 }
 
 ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_matrix, NormForm form) {
-  // By groups: A [groups, r, in], B and W [groups, out / groups, ...].
+  // A [r, in], B [out, r] and W [out, in], with groups each [groups, ...].
   const int64_t out = norm.weights.shape()[0], in = norm.weights.shape()[1], groups = norm.groups;
   const int64_t r = b.shape(a)[0] / groups;
-  const auto shaped = [&](ValueId x, std::initializer_list<int64_t> shape) {
-    return b.add("Reshape", {x, b.ints(shape)});
-  };
-  const ValueId rows = shaped(a, {groups, r, in}), columns = shaped(b_matrix, {groups, out / groups, r});
+  const auto matrix = [&](int64_t m, int64_t n) { return groups == 1 ? Shape{m, n} : Shape{groups, m, n}; };
+  const auto shaped = [&](ValueId x, const Shape& shape) { return b.add("Reshape", {x, b.ints(shape.dims())}); };
+  const ValueId rows = shaped(a, matrix(r, in)), columns = shaped(b_matrix, matrix(out / groups, r));
   const Tensor& w = norm.weights;
-  const ValueId weights = b.constant(w.reshaped(Shape{groups, out / groups, in}));
+  const ValueId weights = b.constant(w.reshaped(matrix(out / groups, in)));
   const auto along_rows = [&](ValueId x) {
-    return shaped(b.add("ReduceSum", {x, b.ints({2})}, {{"keepdims", int64_t{0}}}), {out});
+    return shaped(b.add("ReduceSum", {x, b.ints({-1})}, {{"keepdims", int64_t{0}}}), Shape{out});
   };
   const auto times = [&](ValueId x, double by) { return b.add("Mul", {x, b.scalar(DType::f32, by)}); };
   // A row of zeros divides nothing: its gain is m / 1 times 0.
@@ -260,13 +259,13 @@ ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_m
     }
     squares.data<float>()[static_cast<size_t>(o)] = static_cast<float>(sum);
   }
-  const ValueId across = b.add("Transpose", {rows}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
-  // <W A', B> and <B (A A'), B>: both are rows of a matrix [out, r] times B.
-  const ValueId cross = along_rows(b.add("Mul", {b.add("MatMul", {weights, across}), columns}));
-  const ValueId gram = b.add("MatMul", {rows, across});
-  const ValueId own = along_rows(b.add("Mul", {b.add("MatMul", {columns, gram}), columns}));
-  return root(b.add(
-      "Add", {b.add("Add", {b.constant(squares), times(cross, 2 * norm.scale)}), times(own, norm.scale * norm.scale)}));
+  // 2 s <W A', B> + s^2 <B (A A'), B> = <2 s W A' + s^2 B (A A'), B>
+  const std::vector<int64_t> perm = groups == 1 ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{0, 2, 1};
+  const ValueId across = b.add("Transpose", {rows}, {{"perm", perm}});
+  const ValueId cross = times(b.add("MatMul", {weights, across}), 2 * norm.scale);
+  const ValueId own = times(b.add("MatMul", {columns, b.add("MatMul", {rows, across})}), norm.scale * norm.scale);
+  const ValueId change = along_rows(b.add("Mul", {b.add("Add", {cross, own}), columns}));
+  return root(b.add("Add", {b.constant(squares), change}));
 }
 
 }  // namespace sparkpilot
