@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "adapters/layers.h"
 #include "adapters/merge.h"
@@ -116,6 +117,20 @@ TEST_F(StudentTest, AnAdapterIsTrainedSavedAndMergedAsItWas) {
 }
 
 // The adapter's product in the weights and beside them are one function: losses and gradients are the same.
+// A layer's path is its module's, and PEFT puts an adapter in the place of that module: none may lie within another.
+TEST(ZooLayers, LieInModulesOfTheirOwn) {
+  for (const ZooEntry& entry : zoo()) {
+    if (entry.big) continue;
+    std::set<std::string> paths;
+    for (const Layer& layer : find_layers(build_zoo_model(entry.name))) paths.insert(layer.path);
+    for (const std::string& path : paths) {
+      for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
+        EXPECT_FALSE(paths.contains(path.substr(0, dot))) << entry.name << ": " << path;
+      }
+    }
+  }
+}
+
 TEST_F(StudentTest, BothFormsOfAnAdapterGiveTheSameGradients) {
   for (const AdapterKind kind : {AdapterKind::dora, AdapterKind::lora}) {
     StudentOptions options{.networks = both(), .batch = 3};
