@@ -96,9 +96,8 @@ class Recovery:
             self.program("train", *arguments)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         updates = [line for line in lines if "loss" in line]
-        # Every clip's first frame is no sample, so there is no rollout on the roads for validation.
         curve = [
-            (line["update"], line["evaluation_reports"]["plan_error_4s"])
+            (line["update"], line["evaluation_reports"]["rollout_plan_error_4s"])
             for line in lines
             if "evaluation_reports" in line
         ]
@@ -118,7 +117,7 @@ def main() -> None:
     parser.add_argument("--program", default="build/sparkpilot")
     parser.add_argument("--teacher", default="models/demo_supercombo.onnx")
     parser.add_argument("--noise", type=float, default=0.2)
-    parser.add_argument("--rank", type=int, default=8)
+    parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--roads", type=int, default=1200)
     parser.add_argument("--match", default="vision.ground.*", help="layers compared with the teacher's, none if empty")
     parser.add_argument("--epochs", type=float, default=6)
@@ -158,7 +157,7 @@ def main() -> None:
                 flush=True,
             )
     (recovery.out / "results.json").write_text(json.dumps(results, indent=1))
-    print("\non the roads for validation, with the teacher's features of the past,")
+    print("\non the roads for validation, with the student's own features of the past,")
     print("metres from the teacher's path after 4 s (medians over the seeds):\n")
     by_kind = {kind: [s["curve"] for s in results["students"] if s["kind"] == kind] for kind in flags.kinds}
     steps = [update for update, _ in next(iter(by_kind.values()))[0]]

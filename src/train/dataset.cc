@@ -67,7 +67,15 @@ void Dataset::open_clips(const fs::path& folder, Split split) {
                       reader->pictures(), reader->bytes(), reader->left_out()});
     for (int64_t i = 0; i < reader->samples(); ++i) by_frame_[{route->name, reader->frame_id(i)}] = begin + i;
     begin += reader->samples();
+    rows_before_.push_back(rows_before_.empty() ? 0 : rows_before_.back() + readers_.back()->rows());
     readers_.push_back(std::move(reader));
+  }
+  for (size_t clip = 0; clip < readers_.size(); ++clip) {
+    const ClipReader& reader = *readers_[clip];
+    for (int64_t i = reader.samples(); i < reader.samples() + reader.remembered(); ++i) {
+      by_frame_.try_emplace({reader.route(), reader.frame_id(i)}, size() + remembered());
+      remembered_.push_back({clip, i});
+    }
   }
 }
 
@@ -86,23 +94,30 @@ void Dataset::list_fields() {
 
 int64_t Dataset::size() const { return clips_.empty() ? 0 : clips_.back().begin + clips_.back().size; }
 
-size_t Dataset::clip_at(int64_t index) const {
-  if (index < 0 || index >= size()) fail_internal("sample {} of {}", index, size());
+Dataset::Place Dataset::place_of(int64_t index) const {
+  if (index < 0 || index >= size() + remembered()) fail_internal("sample {} of {}", index, size());
+  if (index >= size()) return remembered_[static_cast<size_t>(index - size())];
   const auto after =
       std::upper_bound(clips_.begin(), clips_.end(), index, [](int64_t i, const Clip& clip) { return i < clip.begin; });
-  return static_cast<size_t>(after - clips_.begin()) - 1;
+  const auto clip = static_cast<size_t>(after - clips_.begin()) - 1;
+  return {clip, index - clips_[clip].begin};
 }
 
-const Dataset::Clip& Dataset::clip_of(int64_t index) const { return clips_[clip_at(index)]; }
+const Dataset::Clip& Dataset::clip_of(int64_t index) const { return clips_[place_of(index).clip]; }
 
 int64_t Dataset::frame_id(int64_t index) const {
-  const size_t clip = clip_at(index);
-  return readers_[clip]->frame_id(index - clips_[clip].begin);
+  const auto [clip, sample] = place_of(index);
+  return readers_[clip]->frame_id(sample);
+}
+
+int64_t Dataset::order(int64_t index) const {
+  const auto [clip, sample] = place_of(index);
+  return rows_before_[clip] + readers_[clip]->row_of(sample);
 }
 
 std::vector<int64_t> Dataset::past(int64_t index) const {
-  const size_t clip = clip_at(index);
-  std::vector<int64_t> out = readers_[clip]->feature_rows(index - clips_[clip].begin);
+  const auto [clip, sample] = place_of(index);
+  std::vector<int64_t> out = readers_[clip]->feature_rows(sample);
   for (int64_t& each : out) {
     if (each < 0) {
       each = kNothing;
@@ -116,9 +131,8 @@ std::vector<int64_t> Dataset::past(int64_t index) const {
 
 void Dataset::read(int64_t index, std::span<std::byte* const> to) const {
   if (to.size() != fields_.size()) fail_internal("{} blocks for {} fields", to.size(), fields_.size());
-  const size_t clip = clip_at(index);
+  const auto [clip, sample] = place_of(index);
   const ClipReader& reader = *readers_[clip];
-  const int64_t sample = index - clips_[clip].begin;
   const bool changed = options_.augment.any();
   const PictureChange change = changed ? draw_change(options_.augment, epoch_, index) : PictureChange{};
   drive::YuvImage scratch;
@@ -149,6 +163,7 @@ void Dataset::read(int64_t index, std::span<std::byte* const> to) const {
   }
   for (size_t i = info_.inputs.size(); i < fields_.size(); ++i) {
     if (fields_[i].name == kSpeed) floats(i)[0] = reader.speed(sample);
+    else if (index >= size()) std::ranges::fill(floats(i), 0.0F);
     else reader.target(sample, fields_[i].name, floats(i));
   }
 }

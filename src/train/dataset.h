@@ -61,12 +61,17 @@ class Dataset : public Samples {
     std::map<std::string, int64_t> left_out;  // frames that are no samples, by reason
   };
   const std::vector<Clip>& clips() const { return clips_; }
+  // Frames that are no samples, but whose features samples remember, and which have the pictures of one (ClipReader):
+  // numbers [size(), size() + remembered()) wherever this class takes a sample. Their targets read as zeros.
+  int64_t remembered() const { return std::ssize(remembered_); }
   // The clip of a sample, and the number of its frame in the route.
   const Clip& clip_of(int64_t index) const;
   int64_t frame_id(int64_t index) const;
+  // Grows from frame to frame of a clip, and from clip to clip.
+  int64_t order(int64_t index) const;
 
-  // The samples whose features an input of this one holds, oldest first. kNothing: there was no frame yet, zeros.
-  // kNoSample: of a frame that is no sample here, so that its pictures may be missing.
+  // The samples or remembered frames whose features an input of this one holds, oldest first. kNothing: there was no
+  // frame yet, zeros. kNoSample: of a frame that is neither, so that its pictures are missing.
   static constexpr int64_t kNothing = -1, kNoSample = -2;
   std::vector<int64_t> past(int64_t index) const;
 
@@ -76,7 +81,11 @@ class Dataset : public Samples {
   std::string fingerprint() const;
 
  private:
-  size_t clip_at(int64_t index) const;
+  struct Place {
+    size_t clip;
+    int64_t sample;  // of its reader
+  };
+  Place place_of(int64_t index) const;
   void open_clips(const std::filesystem::path& folder, Split split);
   void list_fields();
 
@@ -86,7 +95,9 @@ class Dataset : public Samples {
   std::vector<Field> fields_;
   std::vector<Clip> clips_;
   std::vector<std::unique_ptr<ClipReader>> readers_;
-  std::map<std::pair<std::string, int64_t>, int64_t> by_frame_;  // samples by route and frame
+  std::vector<Place> remembered_;
+  std::vector<int64_t> rows_before_;                             // by clip: rows of those before it
+  std::map<std::pair<std::string, int64_t>, int64_t> by_frame_;  // samples, else remembered frames, by route and frame
   mutable int64_t epoch_ = 0;
 };
 

@@ -81,6 +81,7 @@ ClipWriter::ClipWriter(const DatasetInfo& info) : info_(info) {}
 void ClipWriter::reset() {
   memory_.clear();
   ran_ = 0;
+  forgot_ = false;
 }
 
 void ClipWriter::begin(const fs::path& folder, const std::string& clip, const std::string& route) {
@@ -92,6 +93,7 @@ void ClipWriter::begin(const fs::path& folder, const std::string& clip, const st
                   Shape::kMaxElements / info_.picture().elements(),
                   std::map<std::string, std::string>{{"dataset", info_.id()}, {"clip", clip}});
   for (Remembered& old : memory_) old.row = put_row(old.step);
+  before_ = std::ssize(rows_);
 }
 
 int64_t ClipWriter::put_row(const Step& step) {
@@ -99,6 +101,7 @@ int64_t ClipWriter::put_row(const Step& step) {
   rows_.back().pictures = nullptr;
   picture_.push_back(-1);
   sample_.push_back(-1);
+  remembered_.push_back(0);
   return std::ssize(rows_) - 1;
 }
 
@@ -109,9 +112,15 @@ void ClipWriter::remember(Step step, int64_t row) {
   while (std::ssize(memory_) > kMemory + 2 && ran_ - memory_.front().step.ran > kMemory) {
     ran_ -= memory_.front().step.ran;
     memory_.pop_front();
+    forgot_ = true;
   }
   const auto gap = static_cast<size_t>(info_.contract.frame_gap);
-  if (memory_.size() > gap + 1) memory_[memory_.size() - gap - 2].step.pictures = nullptr;
+  if (memory_.size() <= gap + 1) return;
+  // Of the others a sample may still need what its memory holds, and the frame before each of these.
+  Step& old = memory_[memory_.size() - gap - 2].step;
+  if (info_.of_driver() || !(is_due(old.frame_id) || is_due(old.frame_id + info_.contract.frame_gap))) {
+    old.pictures = nullptr;
+  }
 }
 
 void ClipWriter::check_finite(const Step& step, const Targets* targets) const {
@@ -140,11 +149,39 @@ int64_t ClipWriter::store_picture(Remembered& at) {
   return picture = counts_.pictures++;
 }
 
-// The newest frame's, and of the one frame_gap before it, where there is one.
-void ClipWriter::store_pair() {
+bool ClipWriter::can_store_pair(size_t place) const {
   const auto gap = static_cast<size_t>(info_.contract.frame_gap);
-  if (memory_.size() > gap) store_picture(memory_[memory_.size() - 1 - gap]);
-  store_picture(memory_.back());
+  const auto there = [&](const Remembered& at) {
+    return at.step.pictures || picture_[static_cast<size_t>(at.row)] >= 0;
+  };
+  return there(memory_[place]) && (place >= gap ? there(memory_[place - gap]) : !forgot_);
+}
+
+// The pictures of a frame of the memory and of the one frame_gap before it, where there is one.
+void ClipWriter::store_pair(size_t place) {
+  const auto gap = static_cast<size_t>(info_.contract.frame_gap);
+  if (place >= gap) store_picture(memory_[place - gap]);
+  store_picture(memory_[place]);
+}
+
+// Of the frames whose features the newest one's inputs hold (ClipReader::feature_rows()), and that are due but no
+// samples. Not of those before the clip: whether they are samples of another one is not known here.
+void ClipWriter::store_remembered() {
+  if (info_.of_driver()) return;
+  const drive::DrivingContract& contract = info_.contract;
+  int64_t age = -(contract.merged ? contract.context_stride : 0);  // of frames that ran
+  for (size_t place = memory_.size(); place-- > 0;) {
+    const Remembered& old = memory_[place];
+    if (old.row < before_ || age >= contract.features * contract.context_stride) break;
+    if (!old.step.ran) continue;
+    const bool read = age >= 0 && age % contract.context_stride == 0;
+    ++age;
+    const auto row = static_cast<size_t>(old.row);
+    if (!read || sample_[row] >= 0 || remembered_[row] || !is_due(old.step.frame_id) || !can_store_pair(place))
+      continue;
+    store_pair(place);
+    remembered_[row] = 1;
+  }
 }
 
 void ClipWriter::add(Step step, const Targets* targets, const std::string& why) {
@@ -157,9 +194,10 @@ void ClipWriter::add(Step step, const Targets* targets, const std::string& why) 
     if (!why.empty()) ++counts_.left_out[why];
     return;
   }
-  store_pair();
+  store_pair(memory_.size() - 1);
   sample_[static_cast<size_t>(row)] = std::ssize(targets_);
   targets_.push_back(*targets);
+  store_remembered();
 }
 
 SafetensorsFile ClipWriter::rows_of(std::map<std::string, std::string> metadata) const {
@@ -174,6 +212,9 @@ SafetensorsFile ClipWriter::rows_of(std::map<std::string, std::string> metadata)
   ints("time", [&](size_t i) { return rows_[i].time; });
   ints("picture", [&](size_t i) { return picture_[i]; });
   ints("sample", [&](size_t i) { return sample_[i]; });
+  if (std::ranges::find(remembered_, 1) != remembered_.end()) {
+    ints("remembered", [&](size_t i) { return remembered_[i]; });
+  }
   if (!info_.of_driver()) {
     ints("desire", [&](size_t i) { return int64_t{rows_[i].desire}; });
     ints("ran", [&](size_t i) { return int64_t{rows_[i].ran}; });
@@ -237,7 +278,7 @@ ClipCounts ClipWriter::commit() {
 
 void ClipWriter::abandon() {
   frames_.reset();
-  rows_.clear(), picture_.clear(), sample_.clear(), targets_.clear();
+  rows_.clear(), picture_.clear(), sample_.clear(), remembered_.clear(), targets_.clear();
   hash_ = Fnv();
   counts_ = {};
   for (Remembered& old : memory_) old.row = -1;
@@ -314,6 +355,8 @@ void ClipReader::open_rows(const DatasetInfo& info) {
   picture_ = ints("picture", -1, kMaxRows);
   const bool driver = info.of_driver();
   const auto sample = ints("sample", -1, kMaxRows);
+  std::vector<int64_t> remembered(static_cast<size_t>(rows), 0);
+  if (rows_file_.find("remembered")) remembered = ints("remembered", 0, 1);
   std::vector<int64_t> ran(static_cast<size_t>(rows), 1);
   if (!driver) {
     desire_ = ints("desire", 0, drive::kDesires - 1);
@@ -334,6 +377,10 @@ void ClipReader::open_rows(const DatasetInfo& info) {
   for (size_t row = 0; row < ran.size(); ++row) {
     ran_before_.push_back(std::ssize(ran_rows_));
     if (ran[row]) ran_rows_.push_back(static_cast<int64_t>(row));
+    if (remembered[row]) {
+      if (sample[row] >= 0 || !ran[row]) fail("row {} cannot be remembered", row);
+      remembered_row_.push_back(static_cast<int64_t>(row));
+    }
     if (sample[row] < 0) continue;
     if (sample[row] != samples() || !ran[row]) fail("row {} cannot be sample {}", row, sample[row]);
     sample_row_.push_back(static_cast<int64_t>(row));
@@ -375,7 +422,8 @@ void ClipReader::open_frames(const DatasetInfo& info) {
 }
 
 void ClipReader::check_pictures() const {
-  for (const int64_t row : sample_row_) {
+  for (int64_t i = 0; i < samples() + remembered(); ++i) {
+    const int64_t row = row_of(i);
     for (const int64_t at : {row, row - contract_.frame_gap}) {
       if (at < 0) continue;  // nothing was before it
       const int64_t picture = picture_[static_cast<size_t>(at)];

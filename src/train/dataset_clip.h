@@ -81,25 +81,31 @@ class ClipWriter {
   void remember(Step step, int64_t row);
   int64_t put_row(const Step& step);
   int64_t store_picture(Remembered& at);
-  void store_pair();
+  bool can_store_pair(size_t place) const;
+  void store_pair(size_t place);
+  void store_remembered();
   void check_finite(const Step& step, const Targets* targets) const;
   SafetensorsFile rows_of(std::map<std::string, std::string> metadata) const;
 
   const DatasetInfo& info_;
   std::deque<Remembered> memory_;
-  int64_t ran_ = 0;  // of memory_
+  int64_t ran_ = 0;      // of memory_
+  bool forgot_ = false;  // there were frames before memory_'s first
 
   std::filesystem::path folder_;
   std::string clip_, route_;
   std::optional<SafetensorsWriter> frames_;
   Fnv hash_;
   std::vector<Step> rows_;  // without pictures
-  std::vector<int64_t> picture_, sample_;
+  std::vector<int64_t> picture_, sample_, remembered_;
+  int64_t before_ = 0;  // rows of frames before the clip
   std::vector<Targets> targets_;
   ClipCounts counts_;
 };
 
-// One thread opens it; its const functions may be called by several.
+// One thread opens it; its const functions may be called by several. Where a function takes a sample, numbers from
+// samples() on are the remembered frames: those that are no samples, but have the pictures of one, because a sample's
+// memory holds their features. They have no targets.
 class ClipReader {
  public:
   // Fails (user), naming the file, if a shard is missing, damaged, or of another data set than `info`.
@@ -109,10 +115,15 @@ class ClipReader {
   const std::string& name() const { return clip_; }
   int64_t rows() const { return std::ssize(frame_id_); }
   int64_t samples() const { return std::ssize(sample_row_); }
+  int64_t remembered() const { return std::ssize(remembered_row_); }
   int64_t pictures() const { return pictures_; }
   int64_t bytes() const { return bytes_; }
   const LeftOut& left_out() const { return left_out_; }
   const std::string& hash() const { return hash_; }  // of its pictures
+  int64_t row_of(int64_t sample) const {
+    return sample < samples() ? sample_row_[static_cast<size_t>(sample)]
+                              : remembered_row_[static_cast<size_t>(sample - samples())];
+  }
   int64_t frame_id(int64_t sample) const { return frame_id_[static_cast<size_t>(row_of(sample))]; }
 
   // An input of a sample as floats; the driver's picture as bytes, or a picture pair of the road, 2 x kFrameBytes: the
@@ -132,7 +143,6 @@ class ClipReader {
   void check() const;
 
  private:
-  int64_t row_of(int64_t sample) const { return sample_row_[static_cast<size_t>(sample)]; }
   float column(const char* name, int64_t row) const;
   void open_rows(const DatasetInfo& info);
   void open_frames(const DatasetInfo& info);
@@ -148,7 +158,7 @@ class ClipReader {
   bool teacher_;
   int cameras_;            // pictures of a frame
   int64_t picture_bytes_;  // of one
-  std::vector<int64_t> frame_id_, picture_, sample_row_;
+  std::vector<int64_t> frame_id_, picture_, sample_row_, remembered_row_;
   std::vector<int64_t> desire_, ran_before_, ran_rows_;  // ran_before_: how many of ran_rows_ are above this row
   std::map<std::string, std::vector<float>> columns_;
   std::map<std::string, std::vector<int64_t>> kept_;  // of labels: which values of a sample are stored, else zeros

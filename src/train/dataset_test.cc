@@ -250,6 +250,13 @@ TEST_F(SmallDataset, RefusesDamagedShards) {
     change(name, set(row, value));
     expect_refused(open(), rows(), what);
   }
+  for (const auto& [value, what] : {std::pair(1, "row 2 cannot be remembered"), std::pair(2, "holds 2")}) {
+    make();
+    SafetensorsFile file = load_safetensors(rows());
+    file.tensors.emplace_back("remembered", Tensor::of<int64_t>(Shape{6}, {0, 0, value, 0, 0, 0}));
+    save_safetensors(rows(), file);
+    expect_refused(open(), rows(), what);
+  }
   make();
   change("speed", [](Tensor& t) { t.data<float>()[1] = std::numeric_limits<float>::quiet_NaN(); });
   expect_refused(open(), rows(), "not finite");

@@ -53,37 +53,47 @@ OwnFeatures::OwnFeatures(const Dataset& data, const Samples& samples, const Stud
   if (const std::string why = refusal(data.info(), student); !why.empty()) fail("{}", why);
   part_ = *student.features_part();
   field_ = place_of(data.fields(), features_input(data.info())->name);
-  std::map<int64_t, int64_t> slots;  // by sample
+  std::map<int64_t, int64_t> by_order;  // the frames to be computed
   for (int64_t i = 0; i < samples.size(); ++i) {
-    past_.push_back(data.past(i));
-    for (int64_t& each : past_.back()) {
-      if (each > i) each = Dataset::kNoSample;  // not of the past: frame numbers that do not grow
-      if (each >= 0) slots.emplace(each, 0);
+    const std::vector<int64_t>& past = past_[i] = past_of(i);
+    for (const int64_t each : past) {
+      if (each >= 0) by_order.emplace(data.order(each), each);
     }
-    if (std::ranges::find(past_.back(), Dataset::kNoSample) == past_.back().end()) complete_.push_back(i);
+    if (std::ranges::find(past, Dataset::kNoSample) == past.end()) complete_.push_back(i);
   }
-  for (auto& [sample, slot] : slots) {
-    slot = std::ssize(frames_);
-    frames_.push_back(sample);
+  std::map<int64_t, int64_t> slots;  // by sample
+  for (const auto& [order, sample] : by_order) {
+    if (!past_.contains(sample)) past_[sample] = past_of(sample);
     int64_t wave = 0;
-    for (const int64_t before : data.past(sample)) {
-      if (before == sample) continue;  // two networks: the newest row is the frame's own
-      if (const auto found = slots.find(before); before >= 0 && before < sample && found != slots.end()) {
-        wave = std::max(wave, wave_[static_cast<size_t>(found->second)] + 1);
-      }
+    for (const int64_t before : past_[sample]) {
+      const auto found = slots.find(before);  // two networks: the newest row is the frame's own, which is not there yet
+      if (found != slots.end()) wave = std::max(wave, wave_[static_cast<size_t>(found->second)] + 1);
     }
     wave_.push_back(wave);
+    slots[sample] = std::ssize(frames_);
+    frames_.push_back(sample);
   }
-  for (auto& rows : past_) {
+  for (auto& [index, rows] : past_) {
     for (int64_t& each : rows) {
-      if (each >= 0) each = slots.at(each);
+      if (each < 0) continue;
+      const auto found = slots.find(each);
+      each = found == slots.end() ? Dataset::kNoSample : found->second;
     }
   }
 }
 
+// As Dataset::past(), without what is not of the past: frame numbers that do not grow.
+std::vector<int64_t> OwnFeatures::past_of(int64_t index) const {
+  std::vector<int64_t> out = data_.past(index);
+  for (int64_t& each : out) {
+    if (each >= 0 && data_.order(each) > data_.order(index)) each = Dataset::kNoSample;
+  }
+  return out;
+}
+
 void OwnFeatures::put(int64_t index, std::byte* features) const {
   constexpr size_t kRow = kFeatures * sizeof(float);
-  const auto& rows = past_[static_cast<size_t>(index)];
+  const std::vector<int64_t>& rows = past_.at(index);
   for (size_t i = 0; i < rows.size(); ++i) {
     auto* const to = reinterpret_cast<float*>(features + i * kRow);
     if (probe_) std::fill_n(to, kFeatures, *probe_);

@@ -38,8 +38,8 @@ class OwnFeatures final : public Samples {
   // depend on those before it, in the order of time. Not while another thread reads.
   void renew(TrainingProgram& program, bool average, Comm& comm);
 
-  // The samples whose whole past is known: each frame of it is a sample itself, or there was none yet. In the other
-  // ones, features of frames that are no samples stay the teacher's.
+  // The samples whose whole past is known: each frame of it has the pictures of a sample, or there was none yet. In the
+  // other ones, features of frames that have not stay the teacher's.
   const std::vector<int64_t>& complete() const { return complete_; }
   // Of the others, by clip, and why: "4 of 50 samples have ... (log--0: 3, log--1: 1)". Empty if there are none.
   std::string missing() const;
@@ -52,6 +52,7 @@ class OwnFeatures final : public Samples {
  private:
   class Unchanged;
 
+  std::vector<int64_t> past_of(int64_t index) const;
   void put(int64_t index, std::byte* features) const;
   std::vector<float> features_of(const TrainingProgram& program, const Evaluation& which, int64_t entry) const;
   bool depends_on_past(TrainingProgram& program, bool average);
@@ -59,11 +60,12 @@ class OwnFeatures final : public Samples {
 
   const Dataset& data_;
   const Samples& samples_;
-  size_t part_ = 0;                         // Student::features_part()
-  size_t field_ = 0;                        // of the samples: the features of the past
-  std::vector<std::vector<int64_t>> past_;  // of each sample in use: slots; or Dataset::kNothing, kNoSample
-  std::vector<int64_t> frames_;             // samples by slot, in the order of time
-  std::vector<int64_t> wave_;  // by slot: how many frames have to be computed one after the other before it
+  size_t part_ = 0;   // Student::features_part()
+  size_t field_ = 0;  // of the samples: the features of the past
+  // Of each sample in use, and of the remembered frames: slots; or Dataset::kNothing, kNoSample.
+  std::map<int64_t, std::vector<int64_t>> past_;
+  std::vector<int64_t> frames_;  // samples and remembered frames by slot, in the order of time
+  std::vector<int64_t> wave_;    // by slot: how many frames have to be computed one after the other before it
   std::vector<int64_t> complete_;
   std::vector<float> table_;    // kFeatures of each slot; empty before renew()
   std::optional<float> probe_;  // depends_on_past(): all features are this

@@ -146,17 +146,19 @@ TEST_F(OwnFeaturesTest, AreThoseOfTheStudentsPicturesAcrossClips) {
 TEST_F(OwnFeaturesTest, SaysWhichSamplesRememberWhatIsNotThere) {
   {
     ClipWriter writer(info_);
-    write("log--0", writer, 0, 40, 20);
+    write("log--0", writer, 0, 24, 20);  // not of a sample of this clip, and the next one has its own frames alone
+    write("log--1", writer, 24, 16);
   }
   const Dataset data(folder_ / "data");
   ASSERT_EQ(data.size(), 9);
+  EXPECT_EQ(data.remembered(), 0);
   const Student student(options(2), data.fields());
   TrainingProgram program = student.program({.session = {.threads = 1}});
   OwnFeatures own(data, data, student);
   // Frames 24 to 36 remember frame 20.
   EXPECT_EQ(own.complete(), (std::vector<int64_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(own.missing(),
-            "4 of 9 samples remember frames whose pictures are not stored: frames that are no samples (log--0: 4)");
+            "4 of 9 samples remember frames whose pictures are not stored: frames that are no samples (log--1: 4)");
   Comm comm;
   own.renew(program, false, comm);
   const std::vector<float> buffer = features(own, 5);  // frame 24: rows of 0, 4, ..., 16, 20, 24
@@ -166,6 +168,35 @@ TEST_F(OwnFeaturesTest, SaysWhichSamplesRememberWhatIsNotThere) {
   const ChosenSamples chosen(own, own.complete());
   EXPECT_EQ(chosen.size(), 5);
   EXPECT_EQ(features(chosen, 4), features(own, 4));
+}
+
+// A frame that is no sample, but that samples of its clip remember, has its pictures: one in the middle, and a first
+// one, which has no earlier picture.
+TEST_F(OwnFeaturesTest, FramesThatAreNoSamplesAreRemembered) {
+  for (const int64_t left_out : {20, 0}) {
+    const std::string clip = left_out == 0 ? "log--1" : "log--0";
+    {
+      ClipWriter writer(info_);
+      write(clip, writer, 0, 40, left_out);
+    }
+    const Dataset data(folder_ / "data");
+    ASSERT_EQ(data.size(), 9);
+    ASSERT_EQ(data.remembered(), 1);
+    EXPECT_EQ(data.frame_id(9), left_out);
+    EXPECT_EQ(data.clip_of(9).left_out.at("left out"), 1);
+    const Student student(options(2), data.fields());
+    TrainingProgram program = student.program({.session = {.threads = 1}});
+    OwnFeatures own(data, data, student);
+    EXPECT_EQ(own.complete().size(), 9u);
+    EXPECT_EQ(own.missing(), "");
+    Comm comm;
+    own.renew(program, false, comm);
+    const int64_t next = left_out / 4;  // the sample of the frame four later
+    EXPECT_EQ(data.frame_id(next), left_out + 4);
+    EXPECT_TRUE(holds(features(own, next), 23, expected(data, 9)));
+    EXPECT_FALSE(holds(features(own, next), 23, expected(data, next)));
+    fs::remove(folder_ / "data" / (clip + ".rows.safetensors"));
+  }
 }
 
 TEST_F(OwnFeaturesTest, NeedEveryFrameThatTheModelRemembers) {
