@@ -97,7 +97,7 @@ class Recovery:
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         updates = [line for line in lines if "loss" in line]
         curve = [
-            (line["update"], line["evaluation_reports"]["rollout_plan_error_4s"])
+            (line["update"], line["evaluation_reports"].get("rollout_plan_error_4s", float("nan")))
             for line in lines
             if "evaluation_reports" in line
         ]

@@ -2,26 +2,21 @@
 
 #include <charconv>
 #include <map>
-#include <utility>
 
 #include "adapters/layers.h"
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "ir/census.h"
 
 namespace sparkpilot {
 
 int64_t size_limit(const std::string& text, const Graph& base, const std::string& flag) {
-  double number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(stop, text.data() + text.size());
-  const double percent = static_cast<double>(take_census(base).constant_bytes) / 100;
-  const std::pair<const char*, double> units[] = {{"%", percent}, {"", 1},     {"B", 1},
-                                                  {"kB", 1e3},    {"MB", 1e6}, {"GB", 1e9}};
-  for (const auto& [known, factor] : units) {
-    if (error == std::errc() && unit == known && number > 0 && number * factor < 1e15) {
-      return static_cast<int64_t>(number * factor);
-    }
+  double percent = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
+  if (error == std::errc() && std::string(stop, text.data() + text.size()) == "%" && percent > 0 && percent < 1e9) {
+    return static_cast<int64_t>(percent * static_cast<double>(take_census(base).constant_bytes) / 100);
   }
+  if (const std::optional<int64_t> bytes = read_bytes(text)) return *bytes;
   fail("{} {}: expected a share of the model such as 1%, or bytes such as 200kB", flag, text);
 }
 

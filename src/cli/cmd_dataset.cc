@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/byte_size.h"
+#include "base/byte_size.h"
 #include "cli/command.h"
 #include "cli/driving_models.h"
 #include "cli/interrupt.h"

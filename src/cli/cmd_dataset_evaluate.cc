@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct EvaluateFlags {
-  std::string folder, split = "validation", target = "labels", one;
+  std::string folder, split = "validation", target, one;
   bool blank = false;
   int64_t batch = 32;
   DrivingModelFlags model;
@@ -109,9 +109,15 @@ int report_driver(const Program& program, const EvaluateFlags& flags, const trai
   return kDone;
 }
 
+// Unless it is given: what is true, where that is known.
+train::Target target_of(const EvaluateFlags& flags, const train::DatasetInfo& info) {
+  const bool labels = flags.target.empty() ? info.source == train::Source::synthetic : flags.target == "labels";
+  return labels && !info.of_driver() ? train::Target::labels : train::Target::teacher;
+}
+
 train::StudentOptions student_of(const Program& program, const EvaluateFlags& flags, const train::DatasetInfo& info) {
   train::StudentOptions options{.batch = flags.batch, .mode = train::TrainMode::full};
-  options.target = flags.target == "labels" && !info.of_driver() ? train::Target::labels : train::Target::teacher;
+  options.target = target_of(flags, info);
   if (!flags.one.empty()) {
     expect_alone(program, flags.model, "--model");
     options.networks = {{train::role_of_model(info, flags.one), flags.one}};
@@ -136,11 +142,12 @@ int evaluate(const Program& program, const EvaluateFlags& flags) {
          split == train::Split::train ? "training" : "validation");
   }
   const train::DatasetInfo& info = data.info();
-  if (flags.target == "labels" && info.source == train::Source::routes && !info.of_driver()) {
+  const train::Target target = target_of(flags, info);
+  if (target == train::Target::labels && info.source == train::Source::routes) {
     fail("{}: is of recorded routes, without labels of what is true; --against teacher compares with the teacher",
          flags.folder);
   }
-  if (flags.target == "teacher" && !info.teacher) {
+  if (target == train::Target::teacher && !info.teacher) {
     fail("{}: no teacher ran on it; --against labels compares with what is true", flags.folder);
   }
   const train::StudentOptions options = student_of(program, flags, data.info());
@@ -203,7 +210,8 @@ void add_dataset_evaluate(Program& program, Command group) {
   add_one_model_flag(command, flags->one);
   add_choice(command, "--split", flags->split, {"validation", "train", "all"}, "of the routes", "WHICH");
   add_choice(command, "--against", flags->target, {"labels", "teacher"},
-             "whose lane lines, and with `teacher` also whose path: what is true of synthetic roads, or the teacher's",
+             "whose lane lines, and with `teacher` also whose path: what is true of synthetic roads (the default for "
+             "these), or the teacher's",
              "WHAT");
   command.add_flag("--blank", flags->blank, "with grey pictures: what the model says without looking");
   add_number(command, "--batch", flags->batch, "samples at a time");

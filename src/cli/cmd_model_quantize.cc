@@ -12,7 +12,7 @@
 #include "base/with_file.h"
 #include "bench/calibration.h"
 #include "bench/quantize_model.h"
-#include "cli/byte_size.h"
+#include "base/byte_size.h"
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"

@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/batch_memory.h"
-#include "cli/byte_size.h"
+#include "base/byte_size.h"
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -46,6 +46,7 @@ constexpr int64_t kKeyFrames = 6;
 // Whether the data's teacher is the student as it begins.
 bool is_own_teacher(const TrainFlags& flags, const train::StudentOptions& student, const train::DatasetInfo& info) {
   if (flags.labels != "teacher" || !flags.init.empty()) return false;
+  if (flags.warp_degrees > 0 || flags.brightness > 0 || flags.base_precision != "fp32") return false;
   return std::ranges::all_of(student.networks, [&](const train::StudentNetwork& network) {
     const train::DatasetNetwork* teacher = info.network(network.role);
     return teacher != nullptr && teacher->hash == fmt::format("{:016x}", model_hash(network.file));

@@ -293,7 +293,9 @@ void check_train_flags(const TrainFlags& flags) {
   for (const auto& [given, flag] : {std::pair{flags.rank > 0, "--rank"},
                                     {flags.alpha > 0, "--alpha"},
                                     {!flags.target.empty(), "--target"},
-                                    {!flags.max_size.empty(), "--max-size"}}) {
+                                    {!flags.max_size.empty(), "--max-size"},
+                                    {flags.kind != "dora", "--kind"},
+                                    {flags.stored != "auto", "--dtype"}}) {
     if (given && flags.init.size() >= trained) {
       fail("{} is for new adapters: it has no effect with --init-adapter, whose adapter stays as it is made", flag);
     }

@@ -34,6 +34,10 @@ std::vector<std::string> clip_names(const fs::path& folder, std::string_view end
   return names;
 }
 
+std::tuple<std::string, int64_t, int64_t> key_of(const ClipReader& reader, int64_t row) {
+  return {reader.route(), reader.frame_id_at(row), reader.time_at(row)};
+}
+
 }  // namespace
 
 Dataset::~Dataset() = default;
@@ -65,7 +69,7 @@ void Dataset::open_clips(const fs::path& folder, Split split) {
     if (split != Split::all && route->validation != (split == Split::validation)) continue;
     clips_.push_back({name, route->name, route->validation, begin, reader->samples(), reader->rows(),
                       reader->pictures(), reader->bytes(), reader->left_out()});
-    for (int64_t i = 0; i < reader->samples(); ++i) by_frame_[{route->name, reader->frame_id(i)}] = begin + i;
+    for (int64_t i = 0; i < reader->samples(); ++i) by_frame_[key_of(*reader, reader->row_of(i))] = begin + i;
     begin += reader->samples();
     rows_before_.push_back(rows_before_.empty() ? 0 : rows_before_.back() + readers_.back()->rows());
     readers_.push_back(std::move(reader));
@@ -73,7 +77,7 @@ void Dataset::open_clips(const fs::path& folder, Split split) {
   for (size_t clip = 0; clip < readers_.size(); ++clip) {
     const ClipReader& reader = *readers_[clip];
     for (int64_t i = reader.samples(); i < reader.samples() + reader.remembered(); ++i) {
-      by_frame_.try_emplace({reader.route(), reader.frame_id(i)}, size() + remembered());
+      by_frame_.try_emplace(key_of(reader, reader.row_of(i)), size() + remembered());
       remembered_.push_back({clip, i});
     }
   }
@@ -123,7 +127,7 @@ std::vector<int64_t> Dataset::past(int64_t index) const {
       each = kNothing;
       continue;
     }
-    const auto found = by_frame_.find({clips_[clip].route, readers_[clip]->frame_id_at(each)});
+    const auto found = by_frame_.find(key_of(*readers_[clip], each));
     each = found == by_frame_.end() ? kNoSample : found->second;
   }
   return out;
@@ -187,6 +191,7 @@ std::string Dataset::fingerprint() const {
   for (size_t i = 0; i < clips_.size(); ++i) {
     const Clip& clip = clips_[i];
     hash.text(fmt::format("|{} {} {} {} {}", clip.name, clip.size, clip.rows, clip.pictures, readers_[i]->hash()));
+    if (const int64_t remembered = readers_[i]->remembered(); remembered > 0) hash.text(fmt::format(" {}", remembered));
   }
   return fmt::format("{:016x}", hash.value());
 }

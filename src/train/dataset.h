@@ -18,6 +18,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -96,8 +97,9 @@ class Dataset : public Samples {
   std::vector<Clip> clips_;
   std::vector<std::unique_ptr<ClipReader>> readers_;
   std::vector<Place> remembered_;
-  std::vector<int64_t> rows_before_;                             // by clip: rows of those before it
-  std::map<std::pair<std::string, int64_t>, int64_t> by_frame_;  // samples, else remembered frames, by route and frame
+  std::vector<int64_t> rows_before_;  // by clip: rows of those before it
+  // Samples, else remembered frames, by route, frame and time: the numbers of frames may begin anew within a route.
+  std::map<std::tuple<std::string, int64_t, int64_t>, int64_t> by_frame_;
   mutable int64_t epoch_ = 0;
 };
 

@@ -66,6 +66,15 @@ class RouteBuilder {
   }
 
  private:
+  // The memory goes with the model's state.
+  void follow_state() {
+    if (state_.frames < frames_seen_) {
+      folder_.writer().reset();
+      last_seen_.reset();
+    }
+    frames_seen_ = state_.frames;
+  }
+
   drive::Timeline timeline_of(size_t i) const {
     return drive::segment_timeline(route_, route_.segments[i], {.models = false}, options_.note);
   }
@@ -110,11 +119,7 @@ class RouteBuilder {
     lane.model = &folder_.model();
     lane.publisher = &publisher_;
     lane.seen = [&](const drive::PreparedFrame& frame, const drive::FrameInputs& inputs, bool ran) {
-      if (state_.frames < frames_seen_) {  // the model's state was dropped
-        folder_.writer().reset();
-        last_seen_.reset();
-      }
-      frames_seen_ = state_.frames;
+      follow_state();
       lost_ |= last_seen_ && frame.mark.frame_id != *last_seen_ + 1;
       last_seen_ = frame.mark.frame_id;
       see(frame, inputs, ran || inputs.unread, timeline, path);
@@ -128,6 +133,7 @@ class RouteBuilder {
       frames_seen_ = 0;
       last_seen_.reset();
       drive::warm_up(route_, i, job, state_);
+      follow_state();  // a segment before this one may have been broken off
     }
     if (folder_.stopped()) return;
     driven_before_.reset();

@@ -81,7 +81,6 @@ ClipWriter::ClipWriter(const DatasetInfo& info) : info_(info) {}
 void ClipWriter::reset() {
   memory_.clear();
   ran_ = 0;
-  forgot_ = false;
 }
 
 void ClipWriter::begin(const fs::path& folder, const std::string& clip, const std::string& route) {
@@ -112,15 +111,16 @@ void ClipWriter::remember(Step step, int64_t row) {
   while (std::ssize(memory_) > kMemory + 2 && ran_ - memory_.front().step.ran > kMemory) {
     ran_ -= memory_.front().step.ran;
     memory_.pop_front();
-    forgot_ = true;
   }
-  const auto gap = static_cast<size_t>(info_.contract.frame_gap);
-  if (memory_.size() <= gap + 1) return;
   // Of the others a sample may still need what its memory holds, and the frame before each of these.
-  Step& old = memory_[memory_.size() - gap - 2].step;
-  if (info_.of_driver() || !(is_due(old.frame_id) || is_due(old.frame_id + info_.contract.frame_gap))) {
-    old.pictures = nullptr;
-  }
+  const auto gap = static_cast<size_t>(info_.contract.frame_gap);
+  const auto forget_pictures = [&](size_t ago) {
+    if (memory_.size() > ago) memory_[memory_.size() - 1 - ago].step.pictures = nullptr;
+  };
+  if (memory_.size() <= gap + 1) return;
+  const int64_t frame = memory_[memory_.size() - gap - 2].step.frame_id;
+  if (info_.of_driver() || !(is_due(frame) || is_due(frame + info_.contract.frame_gap))) forget_pictures(gap + 1);
+  forget_pictures(kMemory + 2 + gap);  // frames that did not run count nothing in the memory, however many they are
 }
 
 void ClipWriter::check_finite(const Step& step, const Targets* targets) const {
@@ -154,7 +154,9 @@ bool ClipWriter::can_store_pair(size_t place) const {
   const auto there = [&](const Remembered& at) {
     return at.step.pictures || picture_[static_cast<size_t>(at.row)] >= 0;
   };
-  return there(memory_[place]) && (place >= gap ? there(memory_[place - gap]) : !forgot_);
+  // A reader takes the row so many before it, and nothing where there is none.
+  return there(memory_[place]) &&
+         (place >= gap ? there(memory_[place - gap]) : memory_[place].row < info_.contract.frame_gap);
 }
 
 // The pictures of a frame of the memory and of the one frame_gap before it, where there is one.
@@ -351,7 +353,7 @@ void ClipReader::open_rows(const DatasetInfo& info) {
   };
   constexpr int64_t kAny = int64_t{1} << 62;
   frame_id_ = ints("frame_id", 0, kAny);
-  ints("time", 0, kAny);
+  time_ = ints("time", 0, kAny);
   picture_ = ints("picture", -1, kMaxRows);
   const bool driver = info.of_driver();
   const auto sample = ints("sample", -1, kMaxRows);

@@ -89,8 +89,7 @@ class ClipWriter {
 
   const DatasetInfo& info_;
   std::deque<Remembered> memory_;
-  int64_t ran_ = 0;      // of memory_
-  bool forgot_ = false;  // there were frames before memory_'s first
+  int64_t ran_ = 0;  // of memory_
 
   std::filesystem::path folder_;
   std::string clip_, route_;
@@ -137,6 +136,7 @@ class ClipReader {
   // The rows whose features the sample's input has, oldest first; -1: none was before, zeros.
   std::vector<int64_t> feature_rows(int64_t sample) const;
   int64_t frame_id_at(int64_t row) const { return frame_id_[static_cast<size_t>(row)]; }
+  int64_t time_at(int64_t row) const { return time_[static_cast<size_t>(row)]; }
 
   // Reads everything: fails (user) at the first value that is not finite, and if the pictures are not those that were
   // written.
@@ -158,7 +158,7 @@ class ClipReader {
   bool teacher_;
   int cameras_;            // pictures of a frame
   int64_t picture_bytes_;  // of one
-  std::vector<int64_t> frame_id_, picture_, sample_row_, remembered_row_;
+  std::vector<int64_t> frame_id_, time_, picture_, sample_row_, remembered_row_;
   std::vector<int64_t> desire_, ran_before_, ran_rows_;  // ran_before_: how many of ran_rows_ are above this row
   std::map<std::string, std::vector<float>> columns_;
   std::map<std::string, std::vector<int64_t>> kept_;  // of labels: which values of a sample are stored, else zeros

@@ -152,9 +152,12 @@ void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
   const bool validates =
       std::any_of(info_.routes.begin(), info_.routes.end(), [](const auto& r) { return r.validation; });
   if (!validates && options_.validation > 0) {
-    note(fmt::format("{} {} too few to take {:.0f} % for validation: none is",
-                     count_of(std::ssize(info_.routes), "route"), info_.routes.size() == 1 ? "is" : "are",
-                     100 * options_.validation));
+    const auto routes = std::ssize(info_.routes);
+    note(fmt::format("{} {} too few to take {:.0f} % for validation: none is{}", count_of(routes, "route"),
+                     routes == 1 ? "is" : "are", 100 * options_.validation,
+                     routes == 1 ? ""
+                                 : fmt::format(" (--validation {} takes the last one)",
+                                               std::ceil(100.0 / static_cast<double>(routes)) / 100)));
   }
   save_dataset_info(options_.out, info_);
   started_ = now_ns();

@@ -18,7 +18,15 @@ using namespace sparkpilot::train;
 struct Folder {
   Folder() {
     save_dataset_info(folder.path(), info);
-    write_small_clip(folder.path(), info, 3);
+    info.every = 4;
+    save_dataset_info(folder.path(), info);
+    ClipWriter writer(info);
+    writer.begin(folder.path(), "log--0", "dongle|log");
+    for (int64_t i = 0; i < 9; ++i) {  // frames 0 and 8 are samples, 4 is remembered
+      const Targets targets = small_targets(info, i);
+      writer.add(small_step(i), i % 8 == 0 ? &targets : nullptr, i == 4 ? "left out" : "");
+    }
+    writer.commit();
     json = read_text(folder / kDatasetFile);
     rows = read_text(rows_file(folder.path(), "log--0"));
   }
@@ -38,7 +46,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   write_text(rows_file(fixed.folder.path(), "log--0"), data[0] == 'j' ? fixed.rows : text);
   try {
     const Dataset samples(fixed.folder.path());
-    for (int64_t i = 0; i < samples.size(); ++i) read_sample(samples, i);
+    for (int64_t i = 0; i < samples.size() + samples.remembered(); ++i) {
+      read_sample(samples, i);
+      for (const int64_t past : samples.past(i)) {
+        if (past >= 0) (void)samples.order(past);
+      }
+    }
     samples.check();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::user) __builtin_trap();

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
+#include "base/fnv.h"
 #include "base/test_files.h"
 #include "train/test_dataset.h"
 
@@ -44,6 +47,17 @@ class SmallDataset : public ::testing::Test {
   void expect_refused(const std::string& text, const std::filesystem::path& file, const std::string& what) const {
     EXPECT_NE(text.find(file.string()), std::string::npos) << text;
     EXPECT_NE(text.find(what), std::string::npos) << text;
+  }
+
+  // Of one network or two.
+  DatasetInfo info_of(bool merged, int every) const {
+    DatasetInfo info = info_;
+    info.every = every;
+    info.contract.merged = merged;
+    if (!merged) return info;
+    info.contract.features = 24;
+    info.inputs[3].shape = Shape{24, 512};
+    return info;
   }
 
   TempFolder folder_;
@@ -147,6 +161,84 @@ TEST_F(SmallDataset, StoresTheLabelsThatAreNotZero) {
   expect_refused(open(), rows(), "has 600 columns");
   change(columns, [](Tensor& value) { value = Tensor::zeros(DType::f32, {2}); });
   expect_refused(open(), rows(), "\"" + columns + "\" is f32");
+}
+
+// The only sample is at the end of five seconds.
+TEST_F(SmallDataset, ASampleRemembersFiveSeconds) {
+  for (const bool merged : {false, true}) {
+    const DatasetInfo info = info_of(merged, 4);
+    ClipWriter writer(info);
+    writer.begin(folder_.path(), "log--0", "dongle|log");
+    for (int64_t i = 0; i <= 96; ++i) {
+      const Targets targets = small_targets(info, i);
+      writer.add(small_step(i), i == 96 ? &targets : nullptr, "left out");
+    }
+    writer.commit();
+    const ClipReader reader(folder_.path(), "log--0", info);
+    ASSERT_EQ(reader.remembered(), 24);
+    for (int64_t i = 0; i < 24; ++i) EXPECT_EQ(reader.frame_id(1 + i), 4 * i);
+  }
+}
+
+// Samples here and there, frames that did not run among them: each frame that a sample remembers, if it is due and has
+// the frame before it, has pictures, and no other one has.
+TEST_F(SmallDataset, StoresThePicturesThatSamplesRemember) {
+  for (const bool merged : {false, true}) {
+    const DatasetInfo info = info_of(merged, 2);
+    save_dataset_info(folder_.path(), info);
+    ClipWriter writer(info);
+    writer.begin(folder_.path(), "log--0", "dongle|log");
+    Fnv random;
+    std::set<int64_t> samples, lost;
+    for (int64_t i = 0; i < 200; ++i) {
+      random.bytes(&i, sizeof(i));
+      Step step = small_step(i);
+      step.ran = random.value() % 23 != 0;
+      const bool sample = step.ran && i % 2 == 0 && random.value() % 3 != 0 && (i < 60 || i > 100);
+      const Targets targets = small_targets(info, i);
+      if (!step.ran) lost.insert(i);
+      if (sample) samples.insert(i);
+      writer.add(std::move(step), sample ? &targets : nullptr, "left out");
+    }
+    writer.commit();
+    ASSERT_GT(lost.size(), 3u);
+    const ClipReader reader(folder_.path(), "log--0", info);
+    ASSERT_EQ(reader.samples(), std::ssize(samples));
+    std::set<int64_t> wanted, stored;
+    std::vector<int64_t> needed;  // of the oldest one the frame before may be forgotten
+    for (int64_t i = 0; i < reader.samples(); ++i) {
+      for (const int64_t row : reader.feature_rows(i)) {
+        if (row < 0 || row % 2 != 0 || samples.contains(row)) continue;
+        wanted.insert(row);
+        if (reader.row_of(i) - row < kMemory - 4) needed.push_back(row);
+      }
+    }
+    for (int64_t i = reader.samples(); i < reader.samples() + reader.remembered(); ++i) {
+      stored.insert(reader.frame_id(i));
+      std::vector<uint8_t> pair(size_t{2} * drive::kFrameBytes);
+      reader.picture(i, InputKind::road, pair);
+      const std::vector<uint8_t> newer = *small_step(reader.frame_id(i)).pictures;
+      EXPECT_TRUE(std::equal(pair.begin() + drive::kFrameBytes, pair.end(), newer.begin()));
+      if (reader.frame_id(i) < 4) continue;
+      const std::vector<uint8_t> older = *small_step(reader.frame_id(i) - 4).pictures;
+      EXPECT_TRUE(std::equal(pair.begin(), pair.begin() + drive::kFrameBytes, older.begin()));
+    }
+    EXPECT_TRUE(std::ranges::includes(wanted, stored));
+    for (const int64_t row : needed) EXPECT_TRUE(stored.contains(row)) << row;
+    EXPECT_GT(stored.size(), 10u);
+    const Dataset data(folder_.path());
+    EXPECT_EQ(data.remembered(), std::ssize(stored));
+    for (int64_t i = 0; i < data.size(); ++i) {
+      const std::vector<int64_t> rows = reader.feature_rows(i), past = data.past(i);
+      for (size_t k = 0; k < rows.size(); ++k) {
+        const bool known = rows[k] < 0 || samples.contains(rows[k]) || stored.contains(rows[k]);
+        EXPECT_EQ(past[k] != Dataset::kNoSample, known);
+        if (past[k] >= 0) {
+          EXPECT_EQ(data.frame_id(past[k]), rows[k]);
+        }
+      }
+    }
+  }
 }
 
 TEST_F(SmallDataset, SplitsByRouteAndKnowsItsClips) {

@@ -38,8 +38,9 @@ class OwnFeatures final : public Samples {
   // depend on those before it, in the order of time. Not while another thread reads.
   void renew(TrainingProgram& program, bool average, Comm& comm);
 
-  // The samples whose whole past is known: each frame of it has the pictures of a sample, or there was none yet. In the
-  // other ones, features of frames that have not stay the teacher's.
+  // The samples whose past is known: each frame of it has the pictures of a sample, or there was none yet. In the other
+  // ones, features of frames that have not stay the teacher's. (Where features depend on those before them, what such a
+  // frame remembers itself may be the teacher's all the same.)
   const std::vector<int64_t>& complete() const { return complete_; }
   // Of the others, by clip, and why: "4 of 50 samples have ... (log--0: 3, log--1: 1)". Empty if there are none.
   std::string missing() const;

@@ -137,6 +137,12 @@ ValueId Student::input(const std::string& name, DType dtype, const Shape& shape,
         "(--against labels)",
         name);
   }
+  if (field == fields.end() && name.starts_with("labels.")) {
+    fail(
+        "the data set holds no labels ({}): of recorded drives nothing is known to be true; compare with its teacher "
+        "(--against teacher)",
+        name);
+  }
   if (field == fields.end()) fail("the samples have no field \"{}\", which the model reads", name);
   const Shape whole = field->shape.inserted(0, options_.batch);
   if (!(whole == shape)) {

@@ -116,7 +116,6 @@ TEST_F(StudentTest, AnAdapterIsTrainedSavedAndMergedAsItWas) {
   }
 }
 
-// The adapter's product in the weights and beside them are one function: losses and gradients are the same.
 // A layer's path is its module's, and PEFT puts an adapter in the place of that module: none may lie within another.
 TEST(ZooLayers, LieInModulesOfTheirOwn) {
   for (const ZooEntry& entry : zoo()) {
@@ -131,6 +130,7 @@ TEST(ZooLayers, LieInModulesOfTheirOwn) {
   }
 }
 
+// The adapter's product in the weights and beside them are one function: losses and gradients are the same.
 TEST_F(StudentTest, BothFormsOfAnAdapterGiveTheSameGradients) {
   for (const AdapterKind kind : {AdapterKind::dora, AdapterKind::lora}) {
     StudentOptions options{.networks = both(), .batch = 3};
