@@ -140,8 +140,12 @@ TEST_F(DatasetCli, RoutesAreDrivenByATeacher) {
   EXPECT_EQ(info["source"], "routes");
   EXPECT_EQ(parsed("dataset check " + out())["samples"], built["samples"]);
   const std::string evaluate = "dataset evaluate --quiet " + out() + " --models " + in_quotes(models->path());
-  expect_usage_error(evaluate + " --split all", "--against teacher");
-  expect_usage_error(evaluate + " --against teacher", "--split all");
+  expect_usage_error(evaluate + " --split all --against labels", "--against teacher");
+  expect_usage_error(evaluate, "--split all");
+  // With the teacher, unless it is asked for something else.
+  const ProgramResult known = run_program(evaluate + " --split all");
+  EXPECT_EQ(known.code, 0) << known.err;
+  EXPECT_NE(known.out.find("metres from the teacher's path"), std::string::npos) << known.out;
   expect_usage_error(
       "dataset build " + route + " --every 3 --quiet --models " + in_quotes(models->path()) + " --out " + out(),
       "other options");

@@ -277,11 +277,12 @@ TEST_F(TrainCli, WhatIsSavedAfterNanIsSound) {
 TEST_F(TrainCli, BeginsWithAnAdapterWhereItEnded) {
   // Every step has the same samples.
   const std::string flags =
-      "--network policy --batch 2 --overfit 2 --schedule constant --rate 5e-3 --threads 1 "
-      "--dtype fp32 --evaluate-every 100 ";
-  const json first = parsed(both() + out("first") + flags + "--rank 2 --updates 5");
-  const json next =
-      parsed(both() + out("next") + flags + "--updates 1 --init-adapter '" + folder.file("first") + "/adapter'");
+      "--network policy --batch 2 --overfit 2 --schedule constant --rate 5e-3 --threads 1 --evaluate-every 100 ";
+  const json first = parsed(both() + out("first") + flags + "--rank 2 --dtype fp32 --updates 5");
+  const std::string begun = flags + "--updates 1 --init-adapter '" + folder.file("first") + "/adapter' ";
+  const json next = parsed(both() + out("next") + begun);
+  expect_refused(both() + out("x") + begun + "--dtype fp32", "--dtype is for new adapters");
+  expect_refused(both() + out("x") + begun + "--kind lora", "--kind is for new adapters");
   const json resumed = parsed("--updates 6 --resume '" + folder.file("first") + "'");
   const auto loss = resumed["first_loss"].get<double>();
   EXPECT_NEAR(next["first_loss"].get<double>(), loss, 1e-4 * std::abs(loss));

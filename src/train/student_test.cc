@@ -493,7 +493,7 @@ TEST_F(StudentTest, RefusesWhatDoesNotFit) {
   EXPECT_NE(refused(wrong).find("no head \"plans\""), std::string::npos) << refused(wrong);
   wrong = options;
   wrong.target = Target::labels;
-  EXPECT_NE(refused(wrong).find("no field \"labels.policy\""), std::string::npos) << refused(wrong);
+  EXPECT_NE(refused(wrong).find("no labels (labels.policy)"), std::string::npos) << refused(wrong);
   wrong = options;
   const Adapter other = create_adapter(build_zoo_model("tiny_driving_vision"), {.rank = 1});
   save_adapter(other, folder_ / "other");
