@@ -115,9 +115,10 @@ train::Target target_of(const EvaluateFlags& flags, const train::DatasetInfo& in
   return labels && !info.of_driver() ? train::Target::labels : train::Target::teacher;
 }
 
-train::StudentOptions student_of(const Program& program, const EvaluateFlags& flags, const train::DatasetInfo& info) {
+train::StudentOptions student_of(const Program& program, const EvaluateFlags& flags, const train::DatasetInfo& info,
+                                 train::Target target) {
   train::StudentOptions options{.batch = flags.batch, .mode = train::TrainMode::full};
-  options.target = target_of(flags, info);
+  options.target = target;
   if (!flags.one.empty()) {
     expect_alone(program, flags.model, "--model");
     options.networks = {{train::role_of_model(info, flags.one), flags.one}};
@@ -150,7 +151,7 @@ int evaluate(const Program& program, const EvaluateFlags& flags) {
   if (target == train::Target::teacher && !info.teacher) {
     fail("{}: no teacher ran on it; --against labels compares with what is true", flags.folder);
   }
-  const train::StudentOptions options = student_of(program, flags, data.info());
+  const train::StudentOptions options = student_of(program, flags, info, target);
   const train::Student student(options, data.fields());
   train::ProgramOptions settings;
   const int threads = chosen_threads(program).value_or(0);

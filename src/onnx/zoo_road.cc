@@ -319,7 +319,7 @@ ValueId follow_speed(Layers& l, ValueId plan, ValueId features) {
   const auto at_times = [&](std::string_view name) {
     const Layers::Scope of(l, name);
     const ValueId share = l.uniform("level", Shape{std::ssize(kFits), kPoints}, 0.05, 1.0 / std::ssize(kFits));
-    l.graph().value(share).name += ".weight";  // a layer's: not a module in which the slopes lie
+    l.graph().value(share).name += ".weight";  // a layer's path, not that of the slopes' module; drawn as "level"
     return l.add(l.add(usual, l.node("MatMul", {level, share})), l.linear("slope", slope, kPoints, 0.05));
   };
   const ValueId mean = at_times("mean"), then = at_times("then");  // until each time, and at it

@@ -98,7 +98,7 @@ void Dataset::list_fields() {
 
 int64_t Dataset::size() const { return clips_.empty() ? 0 : clips_.back().begin + clips_.back().size; }
 
-Dataset::Place Dataset::place_of(int64_t index) const {
+Dataset::Place Dataset::locate(int64_t index) const {
   if (index < 0 || index >= size() + remembered()) fail_internal("sample {} of {}", index, size());
   if (index >= size()) return remembered_[static_cast<size_t>(index - size())];
   const auto after =
@@ -107,20 +107,20 @@ Dataset::Place Dataset::place_of(int64_t index) const {
   return {clip, index - clips_[clip].begin};
 }
 
-const Dataset::Clip& Dataset::clip_of(int64_t index) const { return clips_[place_of(index).clip]; }
+const Dataset::Clip& Dataset::clip_of(int64_t index) const { return clips_[locate(index).clip]; }
 
 int64_t Dataset::frame_id(int64_t index) const {
-  const auto [clip, sample] = place_of(index);
+  const auto [clip, sample] = locate(index);
   return readers_[clip]->frame_id(sample);
 }
 
 int64_t Dataset::order(int64_t index) const {
-  const auto [clip, sample] = place_of(index);
+  const auto [clip, sample] = locate(index);
   return rows_before_[clip] + readers_[clip]->row_of(sample);
 }
 
 std::vector<int64_t> Dataset::past(int64_t index) const {
-  const auto [clip, sample] = place_of(index);
+  const auto [clip, sample] = locate(index);
   std::vector<int64_t> out = readers_[clip]->feature_rows(sample);
   for (int64_t& each : out) {
     if (each < 0) {
@@ -135,7 +135,7 @@ std::vector<int64_t> Dataset::past(int64_t index) const {
 
 void Dataset::read(int64_t index, std::span<std::byte* const> to) const {
   if (to.size() != fields_.size()) fail_internal("{} blocks for {} fields", to.size(), fields_.size());
-  const auto [clip, sample] = place_of(index);
+  const auto [clip, sample] = locate(index);
   const ClipReader& reader = *readers_[clip];
   const bool changed = options_.augment.any();
   const PictureChange change = changed ? draw_change(options_.augment, epoch_, index) : PictureChange{};

@@ -86,7 +86,7 @@ class Dataset : public Samples {
     size_t clip;
     int64_t sample;  // of its reader
   };
-  Place place_of(int64_t index) const;
+  Place locate(int64_t index) const;
   void open_clips(const std::filesystem::path& folder, Split split);
   void list_fields();
 

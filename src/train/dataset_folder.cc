@@ -157,7 +157,7 @@ void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
                      routes == 1 ? "is" : "are", 100 * options_.validation,
                      routes == 1 ? ""
                                  : fmt::format(" (--validation {} takes the last one)",
-                                               std::ceil(100.0 / static_cast<double>(routes)) / 100)));
+                                               std::ceil(1e4 / static_cast<double>(routes)) / 1e4)));
   }
   save_dataset_info(options_.out, info_);
   started_ = now_ns();
