@@ -10,7 +10,9 @@ class GpuCheckOn : public GpuCheck, public ::testing::WithParamInterface<const c
 TEST_P(GpuCheckOn, EveryPartPasses) {
   const std::string gpu = std::string("EMULATED_GPU=") + GetParam();
   const std::string parts = "--parts words,ops,networks,worlds,faults,nccl,limits,bench ";
-  const std::string filter = "--filter Softmax,sparkpilot::Gemm,tiny_driving_policy_v,torque";
+  const std::string filter = "--models " SPARKPILOT_SOURCE_DIR
+                             "/tests/reference/tinyphysics "
+                             "--filter Softmax,sparkpilot::Gemm,tiny_driving_policy_v,torque,other_plant";
   ASSERT_EQ(check(gpu, parts + filter), 0) << said;
   for (const char* name : {"words", "ops", "networks", "worlds", "faults", "nccl", "limits", "bench"}) {
     EXPECT_TRUE(part(name).value("passed", false)) << name;
@@ -36,12 +38,14 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
   EXPECT_EQ(nccl["version"], "2.28.9");
   EXPECT_EQ(nccl["means"].size(), 3u);
   const Json& kinds = file["parts"]["worlds"]["figures"]["kinds"];
-  ASSERT_EQ(kinds.size(), 4u);
+  ASSERT_EQ(kinds.size(), 5u);
   EXPECT_EQ(kinds[2]["kind"], "torque saturating");
   EXPECT_EQ(kinds[2]["different"], 0);
   EXPECT_EQ(kinds[3]["kind"], "torque from outside");
   EXPECT_EQ(kinds[3]["different"], 0);
   EXPECT_GT(kinds[2]["gpu_steps_per_s"], 0);
+  EXPECT_EQ(kinds[4]["kind"], "other_plant.onnx pid");
+  EXPECT_GT(kinds[4]["gpu_steps_per_s"], 0);
   const Json& limits = file["parts"]["limits"]["figures"];
   EXPECT_GT(limits["empty_run_us"], 0);
   EXPECT_EQ(limits["to_gpu_bytes_per_second"] > 0, GetParam() != std::string("gb10"));
@@ -57,7 +61,8 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
   ASSERT_EQ(shell(gpu, GPU_CHECK " table " + (out / "gpu_check.json").string()), 0);
   for (const char* line :
        {"**NVIDIA ", "**Emulated: its times mean nothing.**", "| words | passed; with --tiny |",
-        "| run of one empty kernel | ", "| tiny_driving_policy_v0.10.0 | GPU | fp16 | ", "| torque saturating | 64 | "})
+        "| run of one empty kernel | ", "| tiny_driving_policy_v0.10.0 | GPU | fp16 | ", "| torque saturating | 64 | ",
+        "| other_plant.onnx pid | 6 | "})
     EXPECT_NE(said.find(line), std::string::npos) << line << "\n" << said;
 }
 

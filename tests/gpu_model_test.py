@@ -36,6 +36,9 @@ def main():
     expect(modelled(0, 30e6, ("multiplies", 11, 128, 0))["model_us"], 0.6 + 30 * 2 / 11 * 10)
     expect(modelled(0, 30e6, ("adds", 11, 128, 0))["model_us"], 0.6 + 3000 * 2 / 11 * 10)
     expect(modelled(1000, 30e6, ("multiplies", 10, 128, 0))["floor_us"], 30.0)
+    node = {"bytes": 1000, "flops": 30e6, "launches": [("adds", 10, 128, 0)]}
+    gpu_model.modelled_us(node, GPU, BUDGET, "single")
+    expect(node["floor_us"], 3000.0)
     # A second launch costs its node; two blocks of 255 registers and 128 threads fit, and one with 200 KB.
     expect(modelled(1000, 0, ("adds", 21, 128, 0), ("adds", 1, 32, 0))["model_us"], 1.2 + 1)
     expect(modelled(1000, 0, ("adds", 21, 128, 0))["waves"], 2)
@@ -44,7 +47,7 @@ def main():
     build = pathlib.Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([build / "sparkpilot", "zoo", "build", "tiny_driving_policy", "--out", folder], check=True, capture_output=True)
-        options = argparse.Namespace(build=build, precision="fp16")
+        options = argparse.Namespace(build=build, precision="fp16", batch=1, output=[])
         nodes = gpu_model.plan_of(f"{folder}/tiny_driving_policy.onnx", "gb10", options)
     products = [n for n in nodes if n["op"] == "sparkpilot::Gemm"]
     if len(products) < 10 or any(not re.match("(gemv|gemm|direct_gemm)_", n["launches"][0][0]) for n in products):

@@ -1,6 +1,7 @@
 // Simulated worlds on the emulated GPU: the bits of the processor's single worlds.
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 
 #include "base/parallel.h"
 #include "base/test_files.h"
@@ -8,8 +9,11 @@
 #include "gpu_main.h"
 #include "ops/cuda/images.h"
 #include "sim/batch.h"
+#include "sim/test_challenge.h"
 #include "sim/test_worlds.h"
+#include "sim/tinyphysics.h"
 #include "sim/world_stepper_gpu.h"
+#include "sparkpilot/onnx.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::sim {
@@ -100,6 +104,79 @@ TEST_F(GpuSim, RefusesThePlannerMpc) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::user);
     EXPECT_NE(std::string(error.what()).find("the planner mpc runs on the CPU only"), std::string::npos);
+  }
+}
+
+constexpr const char* kPlant = SPARKPILOT_SOURCE_DIR "/tests/reference/tinyphysics/plant.onnx";
+
+// Routes of 240 rows in a learned plant of a few nodes.
+struct Rollouts {
+  explicit Rollouts(uint32_t count) {
+    for (uint32_t k = 1; k <= count; ++k) {
+      routes.push_back(parse_challenge_route(integer_route(k, 240), "a route"));
+      tasks.push_back({&routes.back(), k, "a route"});
+    }
+  }
+  std::vector<TinyPhysicsRollout> run(const std::string& device, int threads,
+                                      const ChallengeControllerMaker& controller = challenge_controller("pid")) const {
+    TinyPhysicsOptions options{.batch = 4, .threads = threads, .device = device};
+    return TinyPhysics(load_onnx(kPlant), "plant", options).run(tasks, controller);
+  }
+  std::deque<ChallengeRoute> routes;
+  std::vector<TinyPhysicsTask> tasks;
+};
+
+TEST_F(GpuSim, ThreadsShareTheRoutesOfALearnedPlant) {
+  const Rollouts all(11);
+  const auto on_cpu = all.run("cpu", 1);
+  for (const char* name : {"gb10", "h100"}) {
+    emulate(name);
+    const auto one = all.run("cuda", 1), three = all.run("cuda", 3), nine = all.run("cuda", 9);
+    int differ_from_cpu = 0;
+    for (size_t i = 0; i < one.size(); ++i) {
+      ASSERT_EQ(one[i].tokens.size(), 140u);
+      EXPECT_EQ(three[i].tokens, one[i].tokens) << name << " " << i;
+      EXPECT_EQ(nine[i].tokens, one[i].tokens) << name << " " << i;
+      EXPECT_EQ(three[i].costs->total, one[i].costs->total) << name << " " << i;
+      differ_from_cpu += one[i].tokens != on_cpu[i].tokens;
+    }
+    EXPECT_LE(differ_from_cpu, 1) << name;  // by a draw at the edge of its bin
+  }
+  const TinyPhysics usual(load_onnx(kPlant), "plant", {.device = "cuda"});
+  EXPECT_EQ(usual.batch(), 1024);
+}
+
+// Is lost with the route whose target at row 150 is `with`, and says nothing of the others.
+class LostWith : public ChallengeController {
+ public:
+  explicit LostWith(double with) : with_(with) {}
+  void reset(size_t routes) override { row_ = 20, seen_ = routes; }
+  void update(std::span<const ChallengeInput> inputs, std::span<double> actions) override {
+    EXPECT_EQ(inputs.size(), seen_);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (row_ == 150 && inputs[i].target == with_) throw ControllerLost("was lost");
+      actions[i] = inputs[i].target * 0.1;
+    }
+    ++row_;
+  }
+
+ private:
+  double with_;
+  size_t seen_ = 0;
+  int row_ = 0;
+};
+
+TEST_F(GpuSim, OnlyTheRouteWithWhichAControllerIsLostHasFailed) {
+  const Rollouts all(7);
+  const auto run = [&](double with) {
+    return all.run("cuda", 3, [with] { return std::make_unique<LostWith>(with); });
+  };
+  const auto whole = run(1e9), part = run(all.routes[5].target[150]);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_EQ(part[i].failed, i == 5 ? "was lost" : "");
+    if (i != 5) {
+      EXPECT_EQ(part[i].tokens, whole[i].tokens) << i;
+    }
   }
 }
 

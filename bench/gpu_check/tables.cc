@@ -112,11 +112,11 @@ std::string worlds_table(const Json& document) {
   std::string out =
       "\n| simulated worlds | worlds | million steps a second, GPU | CPU | threads | ratio "
       "|\n|---|---|---|---|---|---|\n";
+  const auto millions = [](double steps) { return fmt::format("{:.{}f}", steps * 1e-6, steps < 1e7 ? 3 : 0); };
   for (const Json& kind : kinds) {
-    out +=
-        fmt::format("| {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} | {:.1f} |\n", text(kind, "kind"), number(kind, "worlds"),
-                    number(kind, "gpu_steps_per_s") * 1e-6, number(kind, "cpu_steps_per_s") * 1e-6,
-                    number(kind, "cpu_threads"), number(kind, "cpu_time_to_gpu"));
+    out += fmt::format("| {} | {:.0f} | {} | {} | {:.0f} | {:.1f} |\n", text(kind, "kind"), number(kind, "worlds"),
+                       millions(number(kind, "gpu_steps_per_s")), millions(number(kind, "cpu_steps_per_s")),
+                       number(kind, "cpu_threads"), number(kind, "cpu_time_to_gpu"));
   }
   return out;
 }

@@ -1,14 +1,20 @@
-// Simulated worlds on the GPU: the bits of the processor's, and steps a second beside all of its cores.
+// Simulated worlds on the GPU: the bits of the processor's, and steps a second beside all of its cores. Rollouts of
+// learned plants, where --models has one: the processor's tokens but for the network's rounding.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "base/statistics.h"
+#include "networks.h"
 #include "part.h"
 #include "sim/batch.h"
+#include "sim/test_challenge.h"
 #include "sim/test_worlds.h"
+#include "sim/tinyphysics.h"
+#include "sim/tinyphysics_network.h"
 #include "sim/world_stepper_gpu.h"
 
 namespace sparkpilot::gpu_check {
@@ -134,6 +140,80 @@ Json check_stepped(bool torque, const Options& options, std::vector<std::string>
           {"cpu_time_to_gpu", median(ratios)}};
 }
 
+// Files whose networks are of TinyPhysics' kind.
+std::vector<Network> plants(const Options& options) {
+  std::vector<Network> out;
+  if (options.models.empty()) return out;
+  for (const Network& network : networks(options)) {
+    if (network.file.empty()) continue;
+    Graph graph = network.load();
+    try {
+      sim::plant_network(graph, network.name, 1);
+      out.push_back(network);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return out;
+}
+
+// The challenge's PID on its routes, with the draws of the CPU's network. A draw at the edge of its bin falls into the
+// next one where the network is rounded otherwise, and the rest of its route then differs.
+Json check_rollouts(const Network& network, const Options& options, std::vector<std::string>& failures) {
+  constexpr double kAllowedToDiffer = 0.05, kAllowedOfCosts = 0.01;
+  constexpr int kRows = 240;
+  const size_t timed = options.tiny ? 6 : 4096, checked = options.tiny ? 6 : 512;
+  std::deque<sim::ChallengeRoute> routes;
+  std::vector<sim::TinyPhysicsTask> tasks;
+  for (uint32_t i = 0; i < timed; ++i) {
+    routes.push_back(sim::parse_challenge_route(sim::integer_route(i + 1, kRows), "a route"));
+    tasks.push_back({&routes.back(), i % 10000, "a route"});
+  }
+  const auto on = [&](const std::string& device) {
+    sim::TinyPhysicsOptions plant{.device = device};
+    if (options.tiny) plant.batch = 3;
+    return std::make_unique<sim::TinyPhysics>(network.load(), network.name, plant);
+  };
+  const auto cpu = on("cpu"), gpu = on(options.device());
+  // Steps of the network in a second.
+  const auto steps_per_s = [&](sim::TinyPhysics& plant, size_t count, std::vector<sim::TinyPhysicsRollout>& rollouts) {
+    const int64_t begin = now_ns();
+    rollouts = plant.run(std::span(tasks).first(count), sim::challenge_controller("pid"));
+    return static_cast<double>(count) * (kRows - sim::kChallengeStart) / (static_cast<double>(now_ns() - begin) * 1e-9);
+  };
+  std::vector<sim::TinyPhysicsRollout> expected, got, again;
+  std::vector<double> of_cpu, of_gpu, ratios;
+  for (int64_t round = 0; round < std::max<int64_t>(options.rounds / 4, 2); ++round) {
+    of_cpu.push_back(steps_per_s(*cpu, checked, expected));
+    of_gpu.push_back(steps_per_s(*gpu, timed, round == 0 ? got : again));
+    ratios.push_back(of_gpu.back() / of_cpu.back());
+  }
+  size_t different = 0, repeated = 0;
+  double cost = 0, cost_of_cpu = 0;
+  for (size_t i = 0; i < checked; ++i) {
+    different += got[i].tokens != expected[i].tokens;
+    cost += got[i].costs->total;
+    cost_of_cpu += expected[i].costs->total;
+  }
+  for (size_t i = 0; i < timed; ++i) repeated += got[i].tokens == again[i].tokens;
+  if (static_cast<double>(different) > kAllowedToDiffer * static_cast<double>(checked)) {
+    failures.push_back(fmt::format("{} of {} routes have other tokens than on the processor", different, checked));
+  }
+  if (!(std::fabs(cost - cost_of_cpu) <= kAllowedOfCosts * cost_of_cpu)) {
+    failures.push_back(fmt::format("mean costs of {:.6g}, {:.6g} on the processor", cost / static_cast<double>(checked),
+                                   cost_of_cpu / static_cast<double>(checked)));
+  }
+  if (repeated != timed) failures.emplace_back("other tokens when it is repeated");
+  return {{"steps", kRows - sim::kChallengeStart},
+          {"checked", checked},
+          {"different", different},
+          {"worlds", timed},
+          {"cpu_threads", thread_count()},
+          {"cpu_steps_per_s", median(of_cpu)},
+          {"gpu_steps_per_s", median(of_gpu)},
+          {"cpu_time_to_gpu", median(ratios)}};
+}
+
 }  // namespace
 
 Outcome check_worlds(const Options& options, const Json& go_on) {
@@ -154,11 +234,15 @@ Outcome check_worlds(const Options& options, const Json& go_on) {
     stepped.push_back(torque);
     names.push_back(name);
   }
+  const std::vector<Network> learned = plants(options);
+  for (const Network& network : learned) names.push_back(network.name + " pid");
   const auto held = GpuDevice::open(options.ordinal);
   const ThreadScope threads(available_processors());
   return each_of(options, go_on, "kinds", names, [&](size_t i, std::vector<std::string>& failures) {
-    Json figures = i < all.size() ? check_world(all[i], options, failures)
-                                  : check_stepped(stepped[i - all.size()], options, failures);
+    const size_t by_steps = all.size(), by_network = by_steps + stepped.size();
+    Json figures = i < by_steps     ? check_world(all[i], options, failures)
+                   : i < by_network ? check_stepped(stepped[i - by_steps], options, failures)
+                                    : check_rollouts(learned[i - by_network], options, failures);
     figures["kind"] = names[i];
     return figures;
   });

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kEnd = 500;   // the row after the last that counts
 constexpr int64_t kAhead = 50;  // a plan ends before this many rows ahead
+constexpr int64_t kBatchOnCpu = 16, kBatchOnGpu = 1024;
 constexpr double kTemperature = 0.8, kMostAction = 2, kMostChange = 0.5;
 
 // The centres of the bins, numpy.linspace(-most, most, count), and values as their numbers.
@@ -80,6 +81,11 @@ ChallengeCosts costs_of(const World& world) {
   return costs;
 }
 
+void finish(World& world, bool trajectory) {
+  if (world.out->diverged_at < 0 && world.out->failed.empty()) world.out->costs = costs_of(world);
+  if (trajectory) world.out->lataccel = world.lataccel, world.out->actions = world.actions;
+}
+
 void begin(World& world, const TinyPhysicsTask& task, int64_t context, const Bins& bins, TinyPhysicsRollout& out) {
   world.route = task.route;
   world.out = &out;
@@ -116,60 +122,89 @@ ChallengeInput input_of(const World& world, int64_t row) {
           .plan = {ahead(route.target), ahead(route.roll_lataccel), ahead(route.v_ego), ahead(route.a_ego)}};
 }
 
+// What a thread has of its own for its share of a slice's routes.
+struct Hand {
+  std::unique_ptr<ChallengeController> controller;
+  std::vector<double> sum;  // of a draw
+};
+
 // Routes that run in step, and the session that computes the network for them.
 class Slice {
  public:
   // The other two outlive it.
   Slice(const Graph& graph, const PlantNetwork& plant, const Bins& bins)
-      : session_(graph, plant.session), plant_(plant), bins_(bins), context_(plant.context) {
+      : session_(graph, plant.session), plant_(plant), bins_(bins), context_(plant.context) {}
+
+  // Before the first run; `auto` may take another device.
+  void compile() {
     session_.compile();
     std::ranges::fill(session_.input<float>(plant_.states), 0.0F);
     if (plant_.narrow) std::ranges::fill(session_.input<int32_t>(plant_.tokens), 0);
     else std::ranges::fill(session_.input<int64_t>(plant_.tokens), 0);
   }
 
-  // At most a batch of tasks. `more` is asked after each step of `routes` whether to go on. False: it was stopped.
-  bool run(std::span<const TinyPhysicsTask> tasks, std::span<TinyPhysicsRollout> out, ChallengeController& controller,
+  // At most a batch of tasks, of which each hand has a share, on a thread of its own if there are several. `more` is asked
+  // after each step of `routes` whether to go on. False: it was stopped.
+  bool run(std::span<const TinyPhysicsTask> tasks, std::span<TinyPhysicsRollout> out, std::span<Hand> hands,
            bool trajectories, const std::function<bool(int64_t routes)>& more) {
     worlds_.resize(tasks.size());
     inputs_.resize(worlds_.size()), actions_.resize(worlds_.size());
+    for_shares(hands, [&](Hand& hand, size_t first, size_t last) {
+      for (size_t k = first; k < last; ++k) begin(worlds_[k], tasks[k], context_, bins_, out[k]);
+      hand.controller->reset(last - first);
+    });
     int64_t end = 0;
-    for (size_t k = 0; k < worlds_.size(); ++k) {
-      begin(worlds_[k], tasks[k], context_, bins_, out[k]);
-      end = std::max(end, worlds_[k].end);
-    }
-    controller.reset(worlds_.size());
+    for (const World& world : worlds_) end = std::max(end, world.end);
     for (int64_t row = context_; row < end; ++row) {
-      control(controller, row);
+      const View states = session_.input(plant_.states), tokens = session_.input(plant_.tokens);
+      for_shares(hands, [&](Hand& hand, size_t first, size_t last) {
+        control(*hand.controller, row, first, last);
+        if (row < kChallengeStart) return;
+        for (size_t k = first; k < last; ++k) show_network(worlds_[k], k, row, states, tokens);
+      });
       int64_t alive = 0;
       for (const World& world : worlds_) alive += row < world.end;
+      std::span<const float> probabilities;
       if (row >= kChallengeStart && alive > 0) {
-        show_network(row);
         session_.run();
+        probabilities = session_.output<float>(kProbabilities);
       }
-      for (size_t k = 0; k < worlds_.size(); ++k) {
-        if (row < worlds_[k].end) move(worlds_[k], k, row);
-      }
+      for_shares(hands, [&](Hand& hand, size_t first, size_t last) {
+        for (size_t k = first; k < last; ++k) {
+          if (row < worlds_[k].end) move(worlds_[k], k, row, probabilities, hand.sum);
+        }
+      });
       if (!more(alive)) return false;
     }
-    for (World& world : worlds_) {
-      if (world.out->diverged_at < 0 && world.out->failed.empty()) world.out->costs = costs_of(world);
-      if (trajectories) world.out->lataccel = world.lataccel, world.out->actions = world.actions;
-    }
+    for_shares(hands, [&](Hand&, size_t first, size_t last) {
+      for (size_t k = first; k < last; ++k) finish(worlds_[k], trajectories);
+    });
     return true;
   }
   const std::string& device() const { return session_.device(); }
 
  private:
+  // fn(hand, first, last) for the routes of each hand that has some.
+  template <class Fn>
+  void for_shares(std::span<Hand> hands, const Fn& fn) {
+    const size_t count = hands.size(), routes = worlds_.size();
+    parallel_for(static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        const size_t first = i * routes / count, last = (i + 1) * routes / count;
+        if (first < last) fn(hands[i], first, last);
+      }
+    });
+  }
+
   // Routes that have ended are given their last row again; what comes of it is not used.
-  void control(ChallengeController& controller, int64_t row) {
-    for (size_t k = 0; k < worlds_.size(); ++k) inputs_[k] = input_of(worlds_[k], std::min(row, worlds_[k].end - 1));
-    controller.update(inputs_, actions_);
-    for (size_t k = 0; k < worlds_.size(); ++k) {
+  void control(ChallengeController& controller, int64_t row, size_t first, size_t last) {
+    for (size_t k = first; k < last; ++k) inputs_[k] = input_of(worlds_[k], std::min(row, worlds_[k].end - 1));
+    controller.update(std::span(inputs_).subspan(first, last - first), std::span(actions_).subspan(first, last - first));
+    for (size_t k = first; k < last; ++k) {
       World& world = worlds_[k];
       if (row >= world.end) continue;
       double action = row < kChallengeStart ? world.route->steer[static_cast<size_t>(row)] : actions_[k];
-      const std::string failure = controller.failure(k);
+      const std::string failure = controller.failure(k - first);
       if (!failure.empty() || !std::isfinite(action)) {
         if (failure.empty()) world.out->diverged_at = row;
         else world.out->failed = fmt::format("{}, in row {}", failure, row);
@@ -182,31 +217,23 @@ class Slice {
     }
   }
 
-  void show_network(int64_t row) {
-    if (plant_.narrow) show_network(row, session_.input<int32_t>(plant_.tokens).data());
-    else show_network(row, session_.input<int64_t>(plant_.tokens).data());
-  }
-  template <class Token>
-  void show_network(int64_t row, Token* tokens) {
-    float* states = session_.input<float>(plant_.states).data();
-    for (const World& world : worlds_) {
-      if (row < world.end) {
-        std::copy_n(&world.states[static_cast<size_t>((row + 1 - context_) * kPlantFeatures)],
-                    context_ * kPlantFeatures, states);
-        std::transform(world.tokens.end() - context_, world.tokens.end(), tokens,
-                       [](int64_t token) { return static_cast<Token>(token); });
-      }
-      states += context_ * kPlantFeatures, tokens += context_;
-    }
+  // Writes the last rows of the slice's `k`th world into the network's inputs.
+  void show_network(const World& world, size_t k, int64_t row, const View& states, const View& tokens) const {
+    if (row >= world.end) return;
+    const int64_t at = static_cast<int64_t>(k) * context_;
+    std::copy_n(&world.states[static_cast<size_t>((row + 1 - context_) * kPlantFeatures)], context_ * kPlantFeatures,
+                states.as<float>() + at * kPlantFeatures);
+    const auto last = world.tokens.end() - context_;
+    if (plant_.narrow) std::copy(last, world.tokens.end(), tokens.as<int32_t>() + at);
+    else std::copy(last, world.tokens.end(), tokens.as<int64_t>() + at);
   }
 
-  void move(World& world, size_t k, int64_t row) {
+  void move(World& world, size_t k, int64_t row, std::span<const float> probabilities, std::vector<double>& sum) {
     double next = world.route->target[static_cast<size_t>(row)];
     if (row >= kChallengeStart) {
-      const std::span<const float> all = session_.output<float>(kProbabilities);
       const size_t bins = bins_.centres.size();
-      const int token =
-          sample(all.subspan(k * bins, bins), world.numbers[static_cast<size_t>(row - kChallengeStart)], sum_);
+      const int token = sample(probabilities.subspan(k * bins, bins),
+                               world.numbers[static_cast<size_t>(row - kChallengeStart)], sum);
       if (token < 0) {
         fail("{}: row {}: the network's output is not finite", world.name, row);
       }
@@ -223,7 +250,6 @@ class Slice {
   const Bins& bins_;
   int64_t context_;
   std::vector<World> worlds_;
-  std::vector<double> sum_;
   std::vector<ChallengeInput> inputs_;
   std::vector<double> actions_;
 };
@@ -241,27 +267,35 @@ struct TinyPhysics::Impl {
   PlantNetwork plant;
   Bins bins;
   TinyPhysicsOptions options;
-  std::vector<std::unique_ptr<Slice>> slices;  // one for each thread
+  std::vector<std::unique_ptr<Slice>> slices;  // one for each thread; on a GPU one
+
+  std::unique_ptr<Slice> slice() const { return std::make_unique<Slice>(graph, plant, bins); }
 };
 
 TinyPhysics::TinyPhysics(Graph graph, const std::string& name, TinyPhysicsOptions options) {
   if (!(options.most_lataccel > 0 && options.most_lataccel <= 1000)) {
     fail("bins up to {} m/s^2, expected above 0 to 1000", options.most_lataccel);
   }
-  PlantNetwork plant = plant_network(graph, name, options.batch, kTemperature);
-  plant.session.device = options.device;
+  PlantNetwork plant = plant_network(graph, name, kTemperature);
   plant.session.memory_reserve = options.memory_reserve;
-  plant.session.threads = options.device == "cpu" ? 1 : 0;
   plant.session.tune = Tune::off;
   const Bins bins(plant.bins, options.most_lataccel);
+  const std::string wanted = options.device;
   impl_ = std::make_unique<Impl>(Impl{std::move(graph), std::move(plant), bins, std::move(options), {}});
-  const auto make = [&] { return std::make_unique<Slice>(impl_->graph, impl_->plant, impl_->bins); };
-  impl_->slices.push_back(make());
-  SessionOptions& session = impl_->plant.session;
-  if (session.device != "cpu" && device() == "cpu") {  // `auto` took it
-    session.device = "cpu", session.threads = 1;
-    impl_->slices[0] = make();
-  }
+  impl_->slices.resize(1);
+  const auto make = [&](const std::string& where) {
+    PlantNetwork& network = impl_->plant;
+    const bool on_cpu = where == "cpu";
+    choose_batch(network, name, impl_->options.batch, on_cpu ? kBatchOnCpu : kBatchOnGpu);
+    network.session.device = where;
+    network.session.threads = on_cpu ? 1 : 0;
+    impl_->slices[0] = impl_->slice();
+  };
+  make(wanted);
+  if (device() != "cpu") impl_->slices[0]->compile();
+  if (device() != "cpu") return;
+  if (wanted != "cpu") make("cpu");  // `auto` took it
+  impl_->slices[0]->compile();
 }
 
 TinyPhysics::~TinyPhysics() = default;
@@ -280,13 +314,14 @@ std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask
     if (task.route->rows() < kChallengeStart + 2) fail_internal("a route has {} rows", task.route->rows());
     all += std::min(task.route->rows(), kEnd) - impl_->plant.context;
   }
-  const int wanted = impl_->plant.session.device != "cpu" ? 1
-                     : options.threads > 0                ? options.threads
-                                                          : available_processors();
-  const auto lanes = static_cast<int64_t>(std::min(static_cast<size_t>(wanted), count));
+  const auto threads = static_cast<size_t>(options.threads > 0 ? options.threads : available_processors());
+  const bool on_cpu = impl_->plant.session.device == "cpu";
+  const size_t lanes = on_cpu ? std::min(threads, count) : 1;
+  const size_t hands = on_cpu ? 1 : std::min({threads, batch, tasks.size()});  // of a lane
   auto& slices = impl_->slices;
-  while (static_cast<int64_t>(slices.size()) < lanes) {
-    slices.push_back(std::make_unique<Slice>(impl_->graph, impl_->plant, impl_->bins));
+  while (slices.size() < lanes) {
+    slices.push_back(impl_->slice());
+    slices.back()->compile();
   }
   std::mutex mutex;
   std::atomic<size_t> next = 0;
@@ -301,8 +336,8 @@ std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask
     return !failed && !(options.stop != nullptr && *options.stop);
   };
   // False: it was stopped.
-  const std::function<bool(Slice&, ChallengeController&, size_t, size_t)> run_some =
-      [&](Slice& slice, ChallengeController& own, size_t first, size_t last) {
+  const std::function<bool(Slice&, std::span<Hand>, size_t, size_t)> run_some =
+      [&](Slice& slice, std::span<Hand> own, size_t first, size_t last) {
         try {
           return slice.run(tasks.subspan(first, last - first), std::span(out).subspan(first, last - first), own,
                            options.trajectories, more);
@@ -318,10 +353,11 @@ std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask
         return run_some(slice, own, first, middle) && run_some(slice, own, middle, last);
       };
   const auto work = [&](Slice& slice) {
-    const std::unique_ptr<ChallengeController> own = controller();
+    std::vector<Hand> own(hands);
+    for (Hand& hand : own) hand.controller = controller();
     for (size_t at = next++; at < count; at = next++) {
       const size_t first = at * batch, last = std::min(first + batch, tasks.size());
-      if (!run_some(slice, *own, first, last)) {
+      if (!run_some(slice, own, first, last)) {
         for (size_t k = first; k < last; ++k) out[k] = {};
         return;
       }
@@ -330,8 +366,8 @@ std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask
       for (size_t k = first; k < last; ++k) options.finished(k, out[k]);
     }
   };
-  const ThreadScope scope(static_cast<int>(lanes));
-  parallel_for(lanes, 1, [&](int64_t begin, int64_t end) {
+  const ThreadScope scope(static_cast<int>(std::max(lanes, hands)));
+  parallel_for(static_cast<int64_t>(lanes), 1, [&](int64_t begin, int64_t end) {
     for (int64_t lane = begin; lane < end; ++lane) {
       try {
         work(*slices[static_cast<size_t>(lane)]);

@@ -10,7 +10,7 @@
 namespace sparkpilot::sim {
 namespace {
 
-constexpr int64_t kContext = 20, kBatch = 16, kMostBins = 32768;
+constexpr int64_t kContext = 20, kMostBins = 32768;
 
 std::vector<Dim> dims_of(const Value& value) { return value.declared.value_or(std::vector<Dim>()); }
 
@@ -56,8 +56,7 @@ int64_t common(const Graph& graph, const std::string& name, int64_t a, int64_t b
 
 }  // namespace
 
-PlantNetwork plant_network(Graph& graph, const std::string& name, std::optional<int64_t> batch, double temperature) {
-  if (batch.value_or(1) < 1) fail("expected a batch of 1 or more, got {}", *batch);
+PlantNetwork plant_network(Graph& graph, const std::string& name, double temperature) {
   if (graph.inputs().size() != 2 || graph.outputs().size() != 1) {
     refuse(graph, name,
            fmt::format("its inputs and outputs are {} and {}", graph.inputs().size(), graph.outputs().size()));
@@ -92,23 +91,29 @@ PlantNetwork plant_network(Graph& graph, const std::string& name, std::optional<
   const int64_t rows = common(graph, name, of_states[0].size, of_tokens[0].size, "first dimensions");
   common(graph, name, rows, of_logits[0].size, "first dimensions");
   if (rows == 0) refuse(graph, name, "its first dimension is 0");
-  if (rows > 1 && batch.value_or(rows) != rows) fail("{}: it takes {} routes at once, not {}", name, rows, *batch);
-  plant.batch = rows > 1 ? rows : batch.value_or(kBatch);
+  if (rows > 1) plant.fixed_batch = rows;
   if (!graph.states().empty()) {
     refuse(graph, name, "it keeps states, so that its output does not depend on its inputs alone");
   }
-  SessionOptions& session = plant.session;
-  if (rows == 1) session.batch = plant.batch;
-  const int64_t entries = rows < 0 ? plant.batch : rows;
-  session.shapes[plant.states] = Shape({entries, plant.context, kPlantFeatures});
-  session.shapes[plant.tokens] = Shape({entries, plant.context});
+  plant.one = rows == 1;
 
   Builder b(graph);
   const ValueId scaled = b.add("Div", {logits.value, b.scalar(DType::f32, temperature)});
   const ValueId probabilities = b.add("Softmax", {scaled}, {{"axis", int64_t{-1}}});
   graph.replace_outputs({{probabilities, kProbabilities}});
-  session.outputs = {of_logits.size() == 3 ? fmt::format("{}[:, -1, :]", kProbabilities) : kProbabilities};
+  plant.session.outputs = {of_logits.size() == 3 ? fmt::format("{}[:, -1, :]", kProbabilities) : kProbabilities};
   return plant;
+}
+
+void choose_batch(PlantNetwork& plant, const std::string& name, std::optional<int64_t> batch, int64_t usual) {
+  if (batch.value_or(1) < 1) fail("expected a batch of 1 or more, got {}", *batch);
+  const int64_t fixed = plant.fixed_batch;
+  if (fixed > 0 && batch.value_or(fixed) != fixed) fail("{}: it takes {} routes at once, not {}", name, fixed, *batch);
+  plant.batch = fixed > 0 ? fixed : batch.value_or(usual);
+  if (plant.one) plant.session.batch = plant.batch;
+  const int64_t entries = plant.one ? 1 : plant.batch;
+  plant.session.shapes[plant.states] = Shape({entries, plant.context, kPlantFeatures});
+  plant.session.shapes[plant.tokens] = Shape({entries, plant.context});
 }
 
 }  // namespace sparkpilot::sim

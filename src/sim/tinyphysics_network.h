@@ -20,13 +20,17 @@ struct PlantNetwork {
   std::string states, tokens;  // the inputs' names
   bool narrow = false;         // tokens are i32
   int64_t context = 0, bins = 0;
-  int64_t batch = 0;            // routes that a session runs at once
+  bool one = false;             // it takes one route, so that the session multiplies it
+  int64_t fixed_batch = 0;      // routes at once, where the network fixes them; 0: any number
+  int64_t batch = 0;            // routes that a session runs at once; choose_batch() sets it
   SessionOptions session = {};  // whose only output is kProbabilities [batch, bins], softmax(logits / temperature)
 };
 
-// Looks at the graph, whose output becomes kProbabilities. `batch`: empty: 16, or the fixed b above 1 of the network.
-// Fails (user) if it is not of the kind, in one sentence with what was expected, what it has, and the difference; and
-// on a batch other than the fixed b.
-PlantNetwork plant_network(Graph& graph, const std::string& name, std::optional<int64_t> batch, double temperature);
+// Looks at the graph, whose output becomes kProbabilities. Fails (user) if it is not of the kind, in one sentence with
+// what was expected, what it has, and the difference.
+PlantNetwork plant_network(Graph& graph, const std::string& name, double temperature);
+
+// `batch`: empty: the network's own, or `usual` if that is any. Fails (user) on another than its own.
+void choose_batch(PlantNetwork& plant, const std::string& name, std::optional<int64_t> batch, int64_t usual);
 
 }  // namespace sparkpilot::sim
