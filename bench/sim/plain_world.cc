@@ -48,7 +48,7 @@ struct World {
   float error_max = 0, offset_max = 0;
   int counted = 0, saturated = 0, diverged = -1;
 
-  explicit World(const WorldSpec& w) {
+  World(const WorldSpec& w, Tyres tyres) {
     const Vehicle& c = w.vehicle;
     const double a = c.center_to_front, b = c.wheelbase - a, cf = c.stiffness_front, cr = c.stiffness_rear, m = c.mass,
                  j = c.inertia, l = c.wheelbase;
@@ -95,6 +95,12 @@ struct World {
     ice_at = f(o.ice_at);
     ice_to = f(o.ice_at + o.ice_for), side0 = f(o.side), side_at = f(o.side_at), side_to = f(o.side_at + o.side_for);
     speed = speed0;
+    const Beginning begun = beginning_of(w, tyres);
+    wheel = begun.wheel, command = begun.command, lateral = begun.lateral, yaw = begun.yaw_rate,
+    heading = begun.heading;
+    desired = begun.desired, last = -begun.acceleration;
+    std::fill(std::begin(requests), std::end(requests), begun.acceleration);
+    std::fill(std::begin(commands), std::end(commands), begun.command);
   }
 
   static float ramp(float t, float at, float length) {
@@ -299,7 +305,7 @@ std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec
   std::vector<WorldResult> results(static_cast<size_t>(count));
   parallel_for(count, 128, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      World world(spec(i));
+      World world(spec(i), o.tyres);
       const bool linear = o.tyres == Tyres::linear, torque = o.lateral == Lateral::torque;
       results[static_cast<size_t>(i)] =
           linear   ? torque ? world.run<World::Linear, true>(o) : world.run<World::Linear, false>(o)

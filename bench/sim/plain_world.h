@@ -5,6 +5,13 @@
 
 namespace sparkpilot::sim {
 
+// The equilibrium in which a world begins: rad of the steering wheel, torque, m/s, rad/s, rad, 1/m and m/s^2 (the last
+// two right positive).
+struct Beginning {
+  float wheel, command, lateral, yaw_rate, heading, desired, acceleration;
+};
+Beginning beginning_of(const WorldSpec& spec, Tyres tyres);  // sim_bench.cc has it
+
 // As run_worlds() for linear or saturating tyres with PID or torque control, without noise: floats, the standard
 // library's functions, a world after the other.
 namespace plain {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/mpc_planner-inl.h"
+#include "sim/prepare.h"
 #include "sim/world-inl.h"
 
 namespace sparkpilot::sim::scalar {
@@ -19,29 +20,6 @@ extern template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motio
 // Steps of the planner in a run.
 inline int plans_of(int steps) { return (steps + kStepsPerPlan - 1) / kStepsPerPlan; }
 
-// How many of a table's rows are no later than t. `from`: so many are known to be.
-inline size_t rows_until(const CourseTable& table, double t, size_t from = 0) {
-  if (from >= table.time.size() || table.time[from] > t) return from;
-  const auto begin = table.time.begin();
-  return static_cast<size_t>(std::upper_bound(begin + static_cast<std::ptrdiff_t>(from) + 1, table.time.end(), t) -
-                             begin);
-}
-// Where a time lies in a table: the row after it, and how far it is from the one before to that.
-struct TablePlace {
-  size_t above = 0;
-  double part = 0;
-  // To a time that is not before that of the last call.
-  void move_to(const CourseTable& table, double t) {
-    above = rows_until(table, t, above);
-    if (above > 0 && above < table.time.size())
-      part = (t - table.time[above - 1]) / (table.time[above] - table.time[above - 1]);
-  }
-  double of(const std::vector<double>& column) const {
-    if (above == 0) return column.front();
-    if (above == column.size()) return column.back();
-    return column[above - 1] + part * (column[above] - column[above - 1]);
-  }
-};
 // The car ahead in the planner's step at a time: its speed, -1 without one, and the gap if it came since the step
 // before, else 0.
 struct LeadRow {
@@ -133,7 +111,7 @@ To in_doubles(const T<N, Rest...>& from) {
 // Runs a world in N; see(step, constants, state) is called behind every step.
 template <class N, class Control, class See>
 WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, Tyres tyres, const See& see) {
-  const auto k = converted<WorldConstants<N, Control>, N>(prepare<Control>(spec));
+  const auto k = converted<WorldConstants<N, Control>, N>(prepare<Control>(spec, tyres));
   auto s = beginning<N, Control>(k.course);
   const bool by_mpc = spec.following.planner == Planner::mpc;
   MpcPlannerConstants<N> mpc_k;
@@ -151,6 +129,7 @@ WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, 
   }
   N slots[kRingSlots] = {};
   const WorldRings<N> rings(slots, 1);
+  begin_rings(k.course, rings);
   for (int step = 0; step < steps; ++step) {
     if (step % kStepsPerPlan == 0) {
       plan(run, step, k, CourseRows<N>{table.empty() ? nullptr : table.data(), 1}, s);

@@ -38,7 +38,7 @@ class Block {
     // A group that is not full computes its last world more than once.
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, count - 1))];
-      put_fields(prepare<Control>(spec), i, lanes_, constants_.get());
+      put_fields(prepare<Control>(spec, o.tyres), i, lanes_, constants_.get());
       noise |= has_noise(spec.noise);
       leads |= has_lead(spec);
       rich_courses |= is_rich(spec.course);

@@ -154,7 +154,7 @@ class Part {
           each_course_row(world, o.steps, [&](const CourseRow<double>& row) { to = put_row(row, 1, to); });
           table = slot.gpu;
         }
-        const auto k = prepare<Control>(world);
+        const auto k = prepare<Control>(world, o.tyres);
         // A group that is not full computes its last world more than once.
         for (int64_t to = i; to < (i + 1 == count_ ? groups() * kWorldsOfGroup : i + 1); ++to) {
           put_fields(k, to, kWorldsOfGroup, constants);

@@ -339,14 +339,15 @@ WorldSpec world(int scenario, uint64_t seed) {
     spec.course.wave = lateral;
     spec.course.frequency = random.uniform(0.5, 1.5);
   } else if (scenario % 4 == 2) {
-    spec.course.curvature = lateral / 2;
+    spec.course.turn = lateral / 2;
+    spec.course.turn_ramp = 0.5;
     spec.course.roll = random.uniform(-0.03, 0.03);
   } else {
     spec.course.side = random.uniform(0.2, 0.8);
     spec.course.side_at = 1;
     spec.course.side_for = random.uniform(0.5, 2);
   }
-  spec.noise = {.angle = 0.2, .speed = 0.05, .curvature = 2e-4, .acceleration = 0.05};
+  spec.noise = {.angle = 0.1, .speed = 0.05, .curvature = 1e-4, .acceleration = 0.05};
   return spec;
 }
 

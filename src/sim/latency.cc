@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/statistics.h"
-#include "sim/world-inl.h"
+#include "sim/prepare.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -15,7 +15,7 @@ using namespace scalar;
 template <class Control>
 UpdateLatency latency_of(const WorldSpec& world) {
   constexpr int kUpdates = 20000, kFirst = 1000;
-  const WorldConstants<double, Control> k = prepare<Control>(world);
+  const WorldConstants<double, Control> k = prepare<Control>(world, Tyres::linear);
   typename Control::template State<double> state{};
   double slots[kRequests] = {};
   const Ring<double, kRequests> requests{slots, 1};

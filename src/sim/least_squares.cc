@@ -168,6 +168,8 @@ FitResult fit_least_squares(std::span<const FitParameter> parameters, const Resi
   out.blocks = std::ssize(numbers);
   Vector at;
   residuals(out.values, at);
+  constexpr int kIdle = 5;
+  int idle = 0;  // steps in a row that hardly helped
   double damping = 1e-3;
   for (int iteration = 0; iteration < options.most_iterations && !out.converged; ++iteration) {
     const double bound = options.outlier * deviation_of(at), cost = cost_of(at, bound);
@@ -182,8 +184,10 @@ FitResult fit_least_squares(std::span<const FitParameter> parameters, const Resi
         const double moved_cost = cost_of(then, bound);
         if (moved_cost <= cost) {
           better = true;
-          // A short step that hardly helps says nothing.
-          out.converged = damping <= 1e-2 && cost - moved_cost <= 1e-9 * cost;
+          // A short step that hardly helps says nothing, but several in a row do: at a kink of the residuals only short
+          // ones help.
+          idle = cost - moved_cost <= 1e-9 * cost ? idle + 1 : 0;
+          out.converged = idle > 0 && (damping <= 1e-2 || idle == kIdle);
           out.values = std::move(moved);
           at = std::move(then);
         }

@@ -82,6 +82,13 @@ SIM_FN void steer_by_torque(const SteeringConstants<N>& k, const CarConstants<N>
   const N band = k.friction * flexible, difference = rest - state.wheel;
   turn_wheel(k, difference - clip(difference, -band, band), state);
 }
+// The torque by which the wheel rests where it is, without friction.
+SIM_FN double holding_torque(const SteeringConstants<double>& k, const CarConstants<double>& car, double wheel,
+                             double speed, double roll) {
+  const double u = max(speed, 5.0), square = u * u, per_acceleration = car.wheel_angle / square;
+  const double flexible = (1 - car.slip_factor * square) * per_acceleration;
+  return (wheel + kGravity * roll * per_acceleration) / (k.accel_factor * flexible);
+}
 
 }  // namespace SIM_NAMESPACE
 SIM_AFTER();

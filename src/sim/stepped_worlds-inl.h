@@ -47,18 +47,23 @@ struct BegunWorld {
   struct {
     Real numbers[kOutsideFeatures];
   } features;
+  struct {
+    Real numbers[scalar::kRingSlots];
+  } slots;
 };
 // Fails (user) as check_world() does. `other`: is set. `planned`: called with the state behind its first plan.
 template <class Real, class Control, class Planned>
-BegunWorld<Real, Control> begin_outside(const WorldSpec& spec, uint64_t seed, OtherOfWorld& other,
+BegunWorld<Real, Control> begin_outside(const WorldSpec& spec, const StepperOptions& options, OtherOfWorld& other,
                                         const Planned& planned) {
   using Constants = scalar::WorldConstants<Real, Control>;
   check_world(spec);
   other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), has_lead(spec), scalar::is_rich(spec.course)};
   BegunWorld<Real, Control> begun;
-  begun.constants = scalar::converted<Constants, Real>(scalar::prepare<Control>(spec));
+  begun.constants = scalar::converted<Constants, Real>(scalar::prepare<Control>(spec, options.tyres));
   begun.state = scalar::beginning<Real, Control>(begun.constants.course);
-  const scalar::RunSettings run{seed, 0, other.noise, other.lead, other.rich};
+  begun.slots = {};
+  begin_rings(begun.constants.course, scalar::WorldRings<Real>(begun.slots.numbers, 1));
+  const scalar::RunSettings run{options.seed, 0, other.noise, other.lead, other.rich};
   scalar::OutsideInput<Real> in{};
   if (other.table) look_at_table(other, 0, in);
   plan_outside(run, in, other.table != nullptr, begun.constants, begun.state);

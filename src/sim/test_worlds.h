@@ -54,7 +54,10 @@ inline WorldSpec varied(int64_t i) {
   }
   if (i % 5 == 0) {
     const double curvature = w.course.turn;
-    CourseTable table{{0, 1, 2.5, 4}, {0, curvature, curvature, 0}, {w.course.speed, 20, 15, 18}, {0, 0.02, 0.02, 0}};
+    // Every other one begins in a bend.
+    const double at_once = i % 2 ? curvature : 0;
+    CourseTable table{
+        {0, 1, 2.5, 4}, {at_once, curvature, curvature, 0}, {w.course.speed, 20, 15, 18}, {0, 0.02, 0.02, 0}};
     if (i % 3 == 1) {  // one car ahead and then another
       table.lead_speed = {random.uniform(5, 25), random.uniform(5, 25), random.uniform(5, 25), {}};
       table.lead_gap = {random.uniform(20, 60), random.uniform(20, 60), {}, {}};

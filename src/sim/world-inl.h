@@ -1,5 +1,5 @@
-// A world as steps over a number type: constants, state and two rings of delayed values; prepare() makes the constants
-// in double.
+// A world as steps over a number type: constants, state and rings of delayed values; prepare() makes the constants in
+// double (sim/prepare.h).
 //
 // WorldConstants and WorldState hold nothing but N, so that both are arrays of N wherever they lie: prepared in
 // doubles, kept as [field][world] floats, stepped as vectors, or as one thread's on a GPU.
@@ -26,6 +26,9 @@ struct CourseConstants {
   N roll, roll_change, roll_at, roll_inverse, grade, grip, ice_grip, ice_at, ice_to, side, side_at, side_to;
   N start_offset;
   N tabled;  // 1: a table says what it says
+  // Where the road begins in a bend, with roll or in wind (sim/prepare.h); else all 0. Signs and units are those of
+  // Motion and SteeringState; start_desired is right positive, start_acceleration what it is with the speed.
+  N start_wheel, start_command, start_lateral, start_yaw_rate, start_heading, start_desired, start_acceleration;
 };
 
 // A table's row of one step of the planner.
@@ -139,107 +142,35 @@ inline bool is_rich(const Course& c) {
   return c.wave_at != 0 || c.wave_for < kForever || c.turn2 != 0 || c.roll_change != 0;
 }
 
-template <class Control>
-inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
-  const auto steps = [](double seconds) { return static_cast<double>(std::lround(seconds / kStep)); };
-  const auto remaining = [](double lag) { return lag > 0 ? exp(max(-kStep / lag, -80.0)) : 0.0; };
-  WorldConstants<double, Control> k;
-  k.car = car_constants(w.vehicle);
-  k.car.drag *= 1 - w.powertrain.compensated;
-  k.car.rolling *= 1 - w.powertrain.compensated;
-  const double rate = kStep / kDegrees;
-  k.steering = {steps(w.steering.delay),
-                Control::kTorque ? 1 : w.steering.angle_limit / kDegrees,
-                Control::kTorque ? w.steering.torque_rate * kStep : w.steering.angle_rate * rate,
-                1 - remaining(w.steering.lag),
-                w.steering.angle_rate * rate,
-                w.steering.accel_factor,
-                w.steering.friction * w.steering.accel_factor};
-  k.lateral = Control::constants(w.lateral);
-  k.longitudinal = longitudinal_constants(w.longitudinal);
-  const Course& c = w.course;
-  k.course = {c.curvature,
-              c.wave,
-              c.frequency,
-              c.wave_at,
-              c.wave_at + c.wave_for,
-              c.turn,
-              c.turn_at,
-              1 / c.turn_ramp,
-              c.turn2,
-              c.turn2_at,
-              1 / c.turn2_ramp,
-              c.speed,
-              c.speed_change,
-              c.change_at,
-              1 / c.change_ramp,
-              c.brake,
-              c.lane_keeping * c.lane_keeping,
-              2 * c.lane_keeping,
-              c.roll,
-              c.roll_change,
-              c.roll_at,
-              1 / c.roll_ramp,
-              c.grade,
-              c.grip,
-              c.ice_grip,
-              c.ice_at,
-              c.ice_at + c.ice_for,
-              c.side,
-              c.side_at,
-              c.side_at + c.side_for,
-              c.start_offset,
-              c.table ? 1.0 : 0.0};
-  const Lead& l = w.lead;
-  const CarFollowing& f = w.following;
-  k.lead = {l.gap,
-            l.speed,
-            l.wave,
-            l.frequency,
-            l.change,
-            l.change_at,
-            1 / l.change_ramp,
-            l.change2,
-            l.change2_at,
-            1 / l.change2_ramp,
-            l.from,
-            l.there ? l.to : -1,
-            f.planner == Planner::idm ? 1.0 : 0.0,
-            f.time_gap,
-            f.standstill,
-            f.accel,
-            1 / (2 * sqrt(f.accel * f.brake)),
-            f.max_brake,
-            has_lead(w) && !l.there ? 1.0 : 0.0};
-  k.lag_left = remaining(w.powertrain.lag);
-  k.lag_mean = (1 - k.lag_left) * w.powertrain.lag / kStep;
-  k.drive_delay = steps(w.powertrain.delay);
-  k.lateral_delay = w.lateral_delay;
-  k.delay_frames = delay_frames(w.lateral_delay);
-  k.noise_angle = w.noise.angle;
-  k.noise_speed = w.noise.speed;
-  k.noise_curvature = w.noise.curvature;
-  k.noise_acceleration = w.noise.acceleration;
-  k.number_low = static_cast<double>(w.number & 0x7fffff);
-  k.number_high = static_cast<double>(w.number >> 23);
-  return k;
-}
-
 inline constexpr double kNoGap = 1e9;
 
-// A car that drives straight on at the course's speed, its wheel at 0, all rings empty.
+// A car that drives along the road at the course's speed, in equilibrium. Controllers have no past.
 template <class N, class Control>
 SIM_FN WorldState<N, Control> beginning(const CourseConstants<N>& c) {
   WorldState<N, Control> s{};
   s.motion.speed = c.speed;
   s.plan_speed = c.speed;
   s.motion.offset = c.start_offset;
+  s.motion.lateral = c.start_lateral;
+  s.motion.yaw_rate = c.start_yaw_rate;
+  s.motion.heading = c.start_heading;
+  s.steering.command = c.start_command;
+  s.steering.wheel = c.start_wheel;
+  s.desired_curvature = c.start_desired;
+  s.metrics.acceleration = -c.start_acceleration;
   s.longitudinal.state = N(2);
   s.metrics.alive = N(1);
   s.metrics.last_speed = c.speed;
   s.metrics.last_offset = c.start_offset;
   s.metrics.gap_min = s.metrics.margin_min = N(kNoGap);
   return s;
+}
+
+// The rings of that beginning, which are 0 so far: what was asked for before it.
+template <class N>
+SIM_FN void begin_rings(const CourseConstants<N>& c, const WorldRings<N>& rings) {
+  for (int i = 0; i < kRequests; ++i) rings.requests.push(i, c.start_acceleration);
+  for (int i = 0; i < kSteeringDelay; ++i) rings.steering.push(i, c.start_command);
 }
 
 // 0 before `at`, 1 after the ramp, smooth between.

@@ -163,13 +163,13 @@ class KeptWorlds final : public SteppedWorlds {
   int64_t behind(int64_t world) const { return world + 1 == count_ ? groups_ * lanes_ : world + 1; }
 
   void reset_world(int64_t world, const WorldSpec& spec) {
-    auto begun = begin_outside<Real, Control>(spec, options.seed, others_[static_cast<size_t>(world)],
+    auto begun = begin_outside<Real, Control>(spec, options, others_[static_cast<size_t>(world)],
                                               [&](State& s) { begin_mpc(world, spec, s); });
     for (int64_t i = world; i < behind(world); ++i) {
       put_fields<Real>(begun.constants, i, lanes_, constants_.get());
       put_fields<Real>(begun.state, i, lanes_, states_.get());
       put_fields<Real>(begun.features, i, lanes_, features_.get());
-      for (int slot = 0; slot < kRingSlots; ++slot) rings_.get()[place(i, kRingSlots, slot)] = Real(0);
+      put_fields<Real>(begun.slots, i, lanes_, rings_.get());
     }
     steps_[static_cast<size_t>(world)] = 0;
   }

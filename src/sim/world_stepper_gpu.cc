@@ -153,7 +153,7 @@ class GpuWorlds final : public SteppedWorlds {
   void begin_worlds(std::span<const int32_t> worlds, const std::function<WorldSpec(int64_t)>& spec) {
     const auto count = std::ssize(worlds);
     const auto room = [&](int64_t fields) { return on_both_sides(stream_.gpu(), count * fields * kFloat); };
-    const TwoSides places = room(1), constants = room(kConstants), states = room(kStates);
+    const TwoSides places = room(1), constants = room(kConstants), states = room(kStates), rings = room(kRingSlots);
     const WaitAtEnd wait(stream_);
     std::memcpy(places.host->data(), worlds.data(), worlds.size_bytes());
     std::vector<OtherOfWorld> others(worlds.size());
@@ -163,9 +163,10 @@ class GpuWorlds final : public SteppedWorlds {
         const auto at = static_cast<size_t>(row);
         const WorldSpec world = spec(worlds[at]);
         if (const auto why = not_on_gpu(Lateral::torque, world.following.planner); !why.empty()) fail("{}", why);
-        const auto begun = begin_outside<float, Control>(world, options.seed, others[at], [](const auto&) {});
+        const auto begun = begin_outside<float, Control>(world, options, others[at], [](const auto&) {});
         put_fields<float>(begun.constants, row, 1, floats(*constants.host));
         put_fields<float>(begun.state, row, 1, floats(*states.host));
+        put_fields<float>(begun.slots, row, 1, floats(*rings.host));
         std::copy_n(begun.features.numbers, kOutsideFeatures, shown[at].features);
         shown[at].alive = begun.state.metrics.alive;
         shown[at].collided = begun.state.metrics.collided;
@@ -176,17 +177,18 @@ class GpuWorlds final : public SteppedWorlds {
     send(stream_, places, count * kFloat);
     send(stream_, constants, count * kConstants * kFloat);
     send(stream_, states, count * kStates * kFloat);
-    const auto put = [&](const Buffer* rows, const Buffer& to, int64_t fields) {
-      const cuda::PutWorldsArguments p{.rows = rows ? floats(*rows) : nullptr,
+    send(stream_, rings, count * kRingSlots * kFloat);
+    const auto put = [&](const TwoSides& rows, const Buffer& to, int64_t fields) {
+      const cuda::PutWorldsArguments p{.rows = floats(*rows.gpu),
                                        .world = reinterpret_cast<const int*>(places.gpu->data()),
                                        .to = floats(to),
                                        .count = static_cast<int>(count),
                                        .fields = static_cast<int>(fields)};
       stream_.launch(put_, cuda::put_worlds_launch(p), p);
     };
-    put(constants.gpu.get(), *constants_, kConstants);
-    put(states.gpu.get(), *states_, kStates);
-    put(nullptr, *rings_, kRingSlots);
+    put(constants, *constants_, kConstants);
+    put(states, *states_, kStates);
+    put(rings, *rings_, kRingSlots);
     stream_.wait();
     for (size_t row = 0; row < worlds.size(); ++row) {
       others_[static_cast<size_t>(worlds[row])] = std::move(others[row]);

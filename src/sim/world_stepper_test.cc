@@ -39,8 +39,9 @@ class Row {
 template <class N, class Control>
 class Driver {
  public:
-  explicit Driver(const WorldSpec& spec)
-      : k_(converted<WorldConstants<N, Control>, N>(prepare<Control>(spec))), requests_(kRequests) {}
+  Driver(const WorldSpec& spec, Tyres tyres)
+      : k_(converted<WorldConstants<N, Control>, N>(prepare<Control>(spec, tyres))),
+        requests_(kRequests, k_.course.start_acceleration) {}
   void command(const Row& see, float* out) {
     const bool no = false, yes = true;
     const LateralInput<N> in{-see["desired_curvature"],
@@ -77,7 +78,7 @@ WorldStepper driven(int64_t worlds, const StepperOptions& o, int count, const st
   WorldStepper stepper(worlds, o);
   stepper.reset(nullptr, spec);
   std::vector<Driver<N, Control>> drivers;
-  for (int64_t i = 0; i < worlds; ++i) drivers.emplace_back(spec(i));
+  for (int64_t i = 0; i < worlds; ++i) drivers.emplace_back(spec(i), o.tyres);
   std::vector<float> seen(static_cast<size_t>(worlds) * observed_numbers().size()),
       commands(static_cast<size_t>(worlds) * 2);
   for (int step = 0; step < count; ++step) {
@@ -85,7 +86,7 @@ WorldStepper driven(int64_t worlds, const StepperOptions& o, int count, const st
     for (size_t i = 0; i < restarts.size(); ++i) {
       if (restarts[i] != step) continue;
       again[i] = 1;
-      drivers[i] = Driver<N, Control>(spec(static_cast<int64_t>(i)));
+      drivers[i] = Driver<N, Control>(spec(static_cast<int64_t>(i)), o.tyres);
     }
     stepper.reset(again.data(), spec);
     stepper.observe(seen.data());

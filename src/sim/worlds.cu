@@ -69,6 +69,7 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
   const WorldRings<float> rings(p.rings + place(sparkpilot::sim::scalar::kRingSlots), kWorldsOfGroup);
   const RunSettings run{p.seed, p.warm_up, p.noise != 0, p.leads != 0, p.rich_courses != 0};
   const CourseRows<float> table{p.tables ? p.tables[thread] : nullptr, 1};
+  begin_rings(k.course, rings);
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     if (step % sparkpilot::sim::kStepsPerPlan == 0) {
@@ -151,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(kWorldsThreads) put_worlds(const __
   if (row >= p.count) return;
   const int world = p.world[row];
   p.to[(static_cast<long long>(world / kWorldsOfGroup) * p.fields + field) * kWorldsOfGroup + world % kWorldsOfGroup] =
-      p.rows ? p.rows[i] : 0.0f;
+      p.rows[i];
 }
 
 #define SPARKPILOT_WORLDS(name, Control, Tyres)                                                                  \

@@ -36,7 +36,7 @@ struct SteppedWorldsArguments {
   int slot, steps;  // of the rings; at most a plan's
 };
 
-// Rows of numbers to the places of worlds: row i to world[i], or zeros where `rows` is null.
+// Rows of numbers to the places of worlds: row i to world[i].
 struct PutWorldsArguments {
   const float* rows;  // [count][fields]
   const int* world;
