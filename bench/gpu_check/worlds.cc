@@ -146,12 +146,11 @@ std::vector<Network> plants(const Options& options) {
   if (options.models.empty()) return out;
   for (const Network& network : networks(options)) {
     if (network.file.empty()) continue;
-    Graph graph = network.load();
     try {
+      Graph graph = network.load();
       sim::plant_network(graph, network.name, 1);
       out.push_back(network);
-    } catch (const Error&) {
-      continue;
+    } catch (const Error&) {  // it is no such network, or `networks` says what is wrong with the file
     }
   }
   return out;
@@ -171,7 +170,7 @@ Json check_rollouts(const Network& network, const Options& options, std::vector<
   }
   const auto on = [&](const std::string& device) {
     sim::TinyPhysicsOptions plant{.device = device};
-    if (options.tiny) plant.batch = 3;
+    if (options.tiny) plant.batch_on_gpu = 4;
     return std::make_unique<sim::TinyPhysics>(network.load(), network.name, plant);
   };
   const auto cpu = on("cpu"), gpu = on(options.device());

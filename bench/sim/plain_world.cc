@@ -48,7 +48,7 @@ struct World {
   float error_max = 0, offset_max = 0;
   int counted = 0, saturated = 0, diverged = -1;
 
-  World(const WorldSpec& w, Tyres tyres) {
+  World(const WorldSpec& w, const Beginning& begun) {
     const Vehicle& c = w.vehicle;
     const double a = c.center_to_front, b = c.wheelbase - a, cf = c.stiffness_front, cr = c.stiffness_rear, m = c.mass,
                  j = c.inertia, l = c.wheelbase;
@@ -95,11 +95,10 @@ struct World {
     ice_at = f(o.ice_at);
     ice_to = f(o.ice_at + o.ice_for), side0 = f(o.side), side_at = f(o.side_at), side_to = f(o.side_at + o.side_for);
     speed = speed0;
-    const Beginning begun = beginning_of(w, tyres);
     wheel = begun.wheel, command = begun.command, lateral = begun.lateral, yaw = begun.yaw_rate,
     heading = begun.heading;
-    desired = begun.desired, last = -begun.acceleration;
-    std::fill(std::begin(requests), std::end(requests), begun.acceleration);
+    desired = begun.desired, last = begun.acceleration;
+    std::fill(std::begin(requests), std::end(requests), desired * speed * speed);
     std::fill(std::begin(commands), std::end(commands), begun.command);
   }
 
@@ -300,12 +299,12 @@ struct World {
 
 }  // namespace
 
-std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
-                                    const BatchOptions& o) {
+std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o,
+                                    const std::vector<Beginning>& begun) {
   std::vector<WorldResult> results(static_cast<size_t>(count));
   parallel_for(count, 128, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      World world(spec(i), o.tyres);
+      World world(spec(i), begun[static_cast<size_t>(i)]);
       const bool linear = o.tyres == Tyres::linear, torque = o.lateral == Lateral::torque;
       results[static_cast<size_t>(i)] =
           linear   ? torque ? world.run<World::Linear, true>(o) : world.run<World::Linear, false>(o)

@@ -1,6 +1,7 @@
 #include "cli/sim_tinyphysics.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/interrupt.h"
 #include "cli/sim_flags.h"
@@ -283,6 +285,18 @@ void report_text(const RolloutSummary& summary, const std::vector<RouteFile>& ro
   if (summary.stopped) print(fmt::format("stopped: {} without result\n", count_of(summary.unfinished, "route")));
 }
 
+// Routes that a GPU runs at once: no more than there are, and for a script, whose processes have a share each, as many
+// as on the CPU for each of its `threads` (0: all). A power of two, so that few numbers of routes have bits of their
+// own.
+int64_t batch_on_gpu(size_t routes, std::optional<int> threads) {
+  constexpr size_t kLeast = 16, kMost = 1024;
+  size_t most = kMost;
+  if (threads) {
+    most = kLeast * static_cast<size_t>(*threads > 0 ? *threads : available_processors());
+  }
+  return static_cast<int64_t>(std::clamp(std::bit_ceil(routes), kLeast, std::min(most, kMost)));
+}
+
 int rollout(const Program& program, const TinyPhysicsFlags& flags) {
   expect_one_process();
   expect_at_least("--batch", flags.batch, 0);
@@ -301,6 +315,7 @@ int rollout(const Program& program, const TinyPhysicsFlags& flags) {
   if (flags.batch > 0) options.batch = flags.batch;
   options.most_lataccel = flags.most_lataccel;
   options.threads = chosen_threads(program).value_or(0);
+  options.batch_on_gpu = batch_on_gpu(routes.size(), driver.script ? std::optional(options.threads) : std::nullopt);
   options.device = program.settings["device"].value;
   options.memory_reserve = memory_reserve(program);
   options.trajectories = flags.trajectories;
@@ -358,7 +373,8 @@ void add_sim_tinyphysics(Program& program, Command group) {
   command.add_option("--out", flags->out, "write DIR/costs.csv; a new or an empty folder").type_name("DIR");
   command.add_flag("--trajectories", flags->trajectories, "also write DIR/trajectories/<route>.csv");
   add_number(command, "--batch", flags->batch,
-             "routes that the network runs at once, on a thread or on a GPU; 0: 16, on a GPU 1024, or as many as it takes");
+             "routes that the network runs at once, on a thread or on a GPU; 0: 16, on a GPU up to 1024, or as many as "
+             "it takes");
   add_number(command, "--most-lataccel", flags->most_lataccel,
              "m/s^2: the network's bins are points from minus this to this", "X");
   add_device_flags(program, command);

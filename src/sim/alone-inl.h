@@ -112,7 +112,9 @@ To in_doubles(const T<N, Rest...>& from) {
 template <class N, class Control, class See>
 WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, Tyres tyres, const See& see) {
   const auto k = converted<WorldConstants<N, Control>, N>(prepare<Control>(spec, tyres));
-  auto s = beginning<N, Control>(k.course);
+  N slots[kRingSlots];
+  const WorldRings<N> rings(slots, 1);
+  auto s = beginning<N, Control>(k.course, rings);
   const bool by_mpc = spec.following.planner == Planner::mpc;
   MpcPlannerConstants<N> mpc_k;
   MpcPlanner<N> mpc_s;
@@ -127,9 +129,6 @@ WorldResult run_world(const WorldSpec& spec, const RunSettings& run, int steps, 
       convert<double, N>(row, &table[table.size() - kRowFields], kRowFields);
     });
   }
-  N slots[kRingSlots] = {};
-  const WorldRings<N> rings(slots, 1);
-  begin_rings(k.course, rings);
   for (int step = 0; step < steps; ++step) {
     if (step % kStepsPerPlan == 0) {
       plan(run, step, k, CourseRows<N>{table.empty() ? nullptr : table.data(), 1}, s);

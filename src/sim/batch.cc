@@ -48,7 +48,6 @@ class Block {
     if (mpc) prepare_planners(specs, groups);
     const int plans = plans_of(o.steps);
     const float* table = tables ? fill_tables(specs, groups, o.steps) : nullptr;
-    std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
     advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, rich_courses, o.steps, plans},
                   static_cast<int>(groups),
                   {constants_.get(), states_.get(), rings_.get(), table, mpc_constants_.get(),

@@ -94,7 +94,6 @@ class Part {
     const AnyWorld any = prepare_worlds(spec, o);
     const auto bytes = [&](int64_t fields) { return groups() * kWorldsOfGroup * fields * kFloat; };
     send(stream_, constants_, bytes(kConstants));
-    stream_.fill(rings_->data(), 0, bytes(kRingSlots));
     const float* const* tables = nullptr;
     if (!tables_.empty()) {
       tables = reinterpret_cast<const float* const*>(table_of_world_.gpu->data());

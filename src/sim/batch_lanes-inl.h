@@ -39,8 +39,7 @@ void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
     const WorldRings<Lanes> ring(slots + group * kRingSlots, 1);
     const CourseRows<Lanes> table{rows ? rows + static_cast<ptrdiff_t>(group) * r.plans * kRowFields : nullptr, 1};
     State& world = s[group];
-    world = beginning<Lanes, Control>(k[group].course);
-    begin_rings(k[group].course, ring);
+    world = beginning<Lanes, Control>(k[group].course, ring);
     for (int step = 0; step < r.steps; ++step) {
       if (step % kStepsPerPlan == 0) {
         plan(run, step, k[group], table, world);

@@ -437,8 +437,7 @@ void expect_found(const char* what, int of, const std::function<void(WorldSpec&)
 // Every tracking error 5 % larger, beside other noise.
 TEST(SimCompareFigures, FivePercentWorseIsFound) { expect_found("5 % planted", comparisons() / 4, {}, 1.05); }
 
-// The controller believes a car that turns more easily than it does. How much worse that is depends on the scenario: it
-// is found in a category, and the mean over all, by scenarios, rarely says so.
+// The controller believes a car that turns more easily than it does. How much worse that is depends on the scenario.
 TEST(SimCompareFigures, ADetunedControllerIsFound) {
   expect_found(
       "detuned", comparisons() / 4, [](WorldSpec& spec) { spec.lateral.accel_factor *= 1.3; }, 1);

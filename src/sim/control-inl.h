@@ -83,7 +83,9 @@ SIM_FN N clip_curvature(N speed, N previous, N wanted, N roll, MaskOf<N>& limite
 }
 
 // The lateral controllers: Constants<N> (of LateralTuning), State<N>, update() -> torque (-1 to 1) or degrees of the
-// wheel, left positive. `saturated` is that of this step. All N of a state are 0 at the beginning.
+// wheel, left positive. `saturated` is that of this step. All N of a state are 0 before begin(), which is told what the
+// car was asked for until then: m/s^2 to the right, and a command as the steering has it. It returns what all slots of
+// the ring hold.
 
 struct LateralPid {
   template <class N>
@@ -97,6 +99,10 @@ struct LateralPid {
   static constexpr bool kTorque = true;
   static SIM_FN Constants<double> constants(const LateralTuning& t) {
     return {{t.pid_kp[0], t.pid_kp[1]}, {t.pid_ki[0], t.pid_ki[1]}, t.pid_kf};
+  }
+  template <class N>
+  static SIM_FN N begin(N, N, State<N>&) {
+    return N(0);
   }
   template <class N>
   static SIM_FN N update(const Constants<N>& k, const CarConstants<N>& car, const LateralInput<N>& in,
@@ -145,6 +151,10 @@ struct LateralTorque {
             t.accel_offset,
             t.friction,
             t.dead_zone_degrees / kDegrees};
+  }
+  template <class N>
+  static SIM_FN N begin(N request, N, State<N>&) {
+    return request;
   }
   // `requests`: the desired lateral accelerations of the last second; `step` counts from 0.
   template <class N>
@@ -198,6 +208,10 @@ struct LateralAngle {
   };
   static constexpr bool kTorque = false;
   static SIM_FN Constants<double> constants(const LateralTuning& t) { return {t.angle_limit}; }
+  template <class N>
+  static SIM_FN N begin(N, N, State<N>&) {
+    return N(0);
+  }
   template <class N>
   static SIM_FN N update(const Constants<N>& k, const CarConstants<N>& car, const LateralInput<N>& in,
                          Ring<N, kRequests>, int, State<N>&, MaskOf<N>& saturated) {

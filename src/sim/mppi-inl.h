@@ -83,7 +83,7 @@ struct LateralMppi {
 
   // Puts the cheapest of the four plans in s.plan.
   template <class N>
-  static SIM_FN void begin(const Constants<N>& k, N z, N wanted, N bias, State<N>& s) {
+  static SIM_FN void take_cheapest(const Constants<N>& k, N z, N wanted, N bias, State<N>& s) {
     N least = cost_of(k, s.plan, z, s.torque, wanted, bias);
     for (int side = -1; side <= 1; ++side) {
       const N held = mul_add(k.friction, N(side), wanted - bias) * k.accel_factor_inverse;
@@ -122,6 +122,13 @@ struct LateralMppi {
     for (int j = 0; j < kMppiKnots; ++j) s.plan[j] = clip(mul_add(moves[j], size, s.plan[j]), N(-1), N(1));
   }
 
+  template <class N>
+  static SIM_FN N begin(N, N command, State<N>& s) {
+    s.torque = N(0) - command;
+    for (N& knot : s.plan) knot = s.torque;
+    return s.torque;
+  }
+
   // `torques`: of the plans before; `plan` counts from 0.
   template <class N>
   static SIM_FN void plan(const Constants<N>& k, const CarConstants<N>& car, const LateralInput<N>& in,
@@ -139,7 +146,7 @@ struct LateralMppi {
     for (int back = kMppiDelays; back > 0; --back) {
       from = select(N(back) <= late, moved(k, from, torques.before(plan, N(back)), bias), from);
     }
-    begin(k, from, wanted, bias, s);
+    take_cheapest(k, from, wanted, bias, s);
     improve(k, from, wanted, bias, s);
     s.torque = select(in.active, s.plan[0], N(0));
     torques.push(plan, s.torque);

@@ -39,12 +39,17 @@
 #endif
 // What a step's functions are: for nvcc, code of both sides. Instrumented code takes many minutes to compile if all of
 // it is inlined.
+// SIM_ROLLED stands before a loop of many turns that nvcc shall not unroll.
 #ifdef __CUDACC__
+#define SIM_ROLLED _Pragma("unroll 1")
 #define SIM_FN __host__ __device__ __forceinline__
 #elif defined(__SANITIZE_ADDRESS__)
 #define SIM_FN inline
 #else
 #define SIM_FN inline __attribute__((always_inline))
+#endif
+#ifndef SIM_ROLLED
+#define SIM_ROLLED
 #endif
 #endif  // SIM_NAMESPACE
 

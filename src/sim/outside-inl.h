@@ -30,6 +30,10 @@ struct LateralOutside {
   };
   static constexpr bool kTorque = kTakesTorque;
   static SIM_FN Constants<double> constants(const LateralTuning& t) { return {t.angle_limit}; }
+  template <class N>
+  static SIM_FN N begin(N, N, State<N>&) {
+    return N(0);
+  }
 };
 
 template <class N>

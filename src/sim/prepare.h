@@ -34,7 +34,8 @@ struct TablePlace {
 };
 
 // On a road that begins in a bend, with roll or in wind the car begins in equilibrium and moves along the lane; where
-// its tyres cannot hold it there, it begins straight. The command is the one that holds the wheel, as far as it may.
+// its tyres cannot hold it there, it begins straight. The command is the one that holds the wheel, as far as it may,
+// and what the controller has asked for is within its limits.
 inline void begin_in_equilibrium(const WorldSpec& w, Tyres tyres, bool by_torque, const CarConstants<double>& car,
                                  const SteeringConstants<double>& steering, CourseConstants<double>& c) {
   double curvature = course_curvature(RunSettings{.rich_courses = true}, c, 0.0), roll = c.roll;
@@ -50,16 +51,17 @@ inline void begin_in_equilibrium(const WorldSpec& w, Tyres tyres, bool by_torque
                           .side = in_wind ? c.side : 0,
                           .grip = on_ice ? c.ice_grip : c.grip};
   if (curvature == 0 && roll == 0 && road.side == 0) return;
-  const SteadyTurn turn = steady_turn(tyres, car, curvature, c.speed, road);
-  const double command = by_torque ? holding_torque(steering, car, turn.wheel, c.speed, roll) : turn.wheel;
-  if (turn.wheel == 0 && turn.lateral == 0) return;
-  c.start_wheel = turn.wheel;
+  const std::optional<SteadyTurn> turn = steady_turn(tyres, car, curvature, c.speed, road);
+  c.start_wheel = turn ? turn->wheel : 0;
+  const double command = by_torque ? holding_torque(steering, car, c.start_wheel, c.speed, roll) : c.start_wheel;
   c.start_command = std::clamp(command, -steering.limit, steering.limit);
-  c.start_lateral = turn.lateral;
-  c.start_yaw_rate = turn.yaw_rate;
-  c.start_heading = -atan(turn.lateral / std::max(c.speed, car.low_speed));
-  c.start_desired = -curvature;
-  c.start_acceleration = -curvature * c.speed * c.speed;
+  if (!turn) return;
+  c.start_lateral = turn->lateral;
+  c.start_yaw_rate = turn->yaw_rate;
+  c.start_heading = -atan(turn->lateral / std::max(c.speed, car.low_speed));
+  bool limited = false;
+  c.start_desired = clip_curvature(c.speed, -curvature, -curvature, roll, limited);
+  c.start_acceleration = turn->yaw_rate * motion_scale(car, c.speed) * c.speed;
 }
 
 // The constants of a world. Fails on nothing: check_world() comes first.

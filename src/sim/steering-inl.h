@@ -17,11 +17,15 @@ template <class N, int kLength>
 struct Ring {
   N* slots;
   int stride;
-  // `step` counts from 0; before it everything is 0.
+  // `step` counts from 0; what was before is what the slots held.
   SIM_FN void push(int step, N value) const { slots[step % kLength * stride] = value; }
   // What was pushed `back` steps before `step`, at most kLength - 1.
   SIM_FN N before(int step, N back) const {
     return look_back(static_cast<const N*>(slots), stride, step % kLength, kLength, back);
+  }
+  SIM_FN void fill(N value) const {
+    SIM_ROLLED
+    for (int i = 0; i < kLength; ++i) slots[i * stride] = value;
   }
 };
 

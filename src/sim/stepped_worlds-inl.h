@@ -60,9 +60,8 @@ BegunWorld<Real, Control> begin_outside(const WorldSpec& spec, const StepperOpti
   other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), has_lead(spec), scalar::is_rich(spec.course)};
   BegunWorld<Real, Control> begun;
   begun.constants = scalar::converted<Constants, Real>(scalar::prepare<Control>(spec, options.tyres));
-  begun.state = scalar::beginning<Real, Control>(begun.constants.course);
-  begun.slots = {};
-  begin_rings(begun.constants.course, scalar::WorldRings<Real>(begun.slots.numbers, 1));
+  begun.state =
+      scalar::beginning<Real, Control>(begun.constants.course, scalar::WorldRings<Real>(begun.slots.numbers, 1));
   const scalar::RunSettings run{options.seed, 0, other.noise, other.lead, other.rich};
   scalar::OutsideInput<Real> in{};
   if (other.table) look_at_table(other, 0, in);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kEnd = 500;   // the row after the last that counts
 constexpr int64_t kAhead = 50;  // a plan ends before this many rows ahead
-constexpr int64_t kBatchOnCpu = 16, kBatchOnGpu = 1024;
+constexpr int64_t kBatchOnCpu = 16;
 constexpr double kTemperature = 0.8, kMostAction = 2, kMostChange = 0.5;
 
 // The centres of the bins, numpy.linspace(-most, most, count), and values as their numbers.
@@ -133,18 +133,15 @@ class Slice {
  public:
   // The other two outlive it.
   Slice(const Graph& graph, const PlantNetwork& plant, const Bins& bins)
-      : session_(graph, plant.session), plant_(plant), bins_(bins), context_(plant.context) {}
-
-  // Before the first run; `auto` may take another device.
-  void compile() {
+      : session_(graph, plant.session), plant_(plant), bins_(bins), context_(plant.context) {
     session_.compile();
     std::ranges::fill(session_.input<float>(plant_.states), 0.0F);
     if (plant_.narrow) std::ranges::fill(session_.input<int32_t>(plant_.tokens), 0);
     else std::ranges::fill(session_.input<int64_t>(plant_.tokens), 0);
   }
 
-  // At most a batch of tasks, of which each hand has a share, on a thread of its own if there are several. `more` is asked
-  // after each step of `routes` whether to go on. False: it was stopped.
+  // At most a batch of tasks, of which each hand has a share, on a thread of its own if there are several. `more` is
+  // asked after each step of `routes` whether to go on. False: it was stopped.
   bool run(std::span<const TinyPhysicsTask> tasks, std::span<TinyPhysicsRollout> out, std::span<Hand> hands,
            bool trajectories, const std::function<bool(int64_t routes)>& more) {
     worlds_.resize(tasks.size());
@@ -199,7 +196,8 @@ class Slice {
   // Routes that have ended are given their last row again; what comes of it is not used.
   void control(ChallengeController& controller, int64_t row, size_t first, size_t last) {
     for (size_t k = first; k < last; ++k) inputs_[k] = input_of(worlds_[k], std::min(row, worlds_[k].end - 1));
-    controller.update(std::span(inputs_).subspan(first, last - first), std::span(actions_).subspan(first, last - first));
+    controller.update(std::span(inputs_).subspan(first, last - first),
+                      std::span(actions_).subspan(first, last - first));
     for (size_t k = first; k < last; ++k) {
       World& world = worlds_[k];
       if (row >= world.end) continue;
@@ -232,8 +230,8 @@ class Slice {
     double next = world.route->target[static_cast<size_t>(row)];
     if (row >= kChallengeStart) {
       const size_t bins = bins_.centres.size();
-      const int token = sample(probabilities.subspan(k * bins, bins),
-                               world.numbers[static_cast<size_t>(row - kChallengeStart)], sum);
+      const int token =
+          sample(probabilities.subspan(k * bins, bins), world.numbers[static_cast<size_t>(row - kChallengeStart)], sum);
       if (token < 0) {
         fail("{}: row {}: the network's output is not finite", world.name, row);
       }
@@ -283,19 +281,19 @@ TinyPhysics::TinyPhysics(Graph graph, const std::string& name, TinyPhysicsOption
   const std::string wanted = options.device;
   impl_ = std::make_unique<Impl>(Impl{std::move(graph), std::move(plant), bins, std::move(options), {}});
   impl_->slices.resize(1);
-  const auto make = [&](const std::string& where) {
+  const auto make = [&](const std::string& where, int64_t usual_batch) {
     PlantNetwork& network = impl_->plant;
-    const bool on_cpu = where == "cpu";
-    choose_batch(network, name, impl_->options.batch, on_cpu ? kBatchOnCpu : kBatchOnGpu);
+    choose_batch(network, name, impl_->options.batch, usual_batch);
     network.session.device = where;
-    network.session.threads = on_cpu ? 1 : 0;
+    network.session.threads = where == "cpu" ? 1 : 0;
     impl_->slices[0] = impl_->slice();
   };
-  make(wanted);
-  if (device() != "cpu") impl_->slices[0]->compile();
-  if (device() != "cpu") return;
-  if (wanted != "cpu") make("cpu");  // `auto` took it
-  impl_->slices[0]->compile();
+  // `auto` is asked with the CPU's batch, which is what it mostly ends with.
+  make(wanted, wanted == "cpu" || wanted == "auto" ? kBatchOnCpu : impl_->options.batch_on_gpu);
+  if (wanted != "auto") return;
+  const std::string taken = device();
+  if (taken == "cpu") make("cpu", kBatchOnCpu);
+  else make(taken, impl_->options.batch_on_gpu);
 }
 
 TinyPhysics::~TinyPhysics() = default;
@@ -319,10 +317,7 @@ std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask
   const size_t lanes = on_cpu ? std::min(threads, count) : 1;
   const size_t hands = on_cpu ? 1 : std::min({threads, batch, tasks.size()});  // of a lane
   auto& slices = impl_->slices;
-  while (slices.size() < lanes) {
-    slices.push_back(impl_->slice());
-    slices.back()->compile();
-  }
+  while (slices.size() < lanes) slices.push_back(impl_->slice());
   std::mutex mutex;
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;
@@ -336,22 +331,22 @@ std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask
     return !failed && !(options.stop != nullptr && *options.stop);
   };
   // False: it was stopped.
-  const std::function<bool(Slice&, std::span<Hand>, size_t, size_t)> run_some =
-      [&](Slice& slice, std::span<Hand> own, size_t first, size_t last) {
-        try {
-          return slice.run(tasks.subspan(first, last - first), std::span(out).subspan(first, last - first), own,
-                           options.trajectories, more);
-        } catch (const ControllerLost& lost) {
-          if (!more(0)) return false;
-          for (size_t k = first; k < last; ++k) out[k] = {};
-          if (last - first == 1) {
-            out[first].failed = lost.what();
-            return true;
-          }
-        }
-        const size_t middle = first + (last - first) / 2;
-        return run_some(slice, own, first, middle) && run_some(slice, own, middle, last);
-      };
+  const std::function<bool(Slice&, std::span<Hand>, size_t, size_t)> run_some = [&](Slice& slice, std::span<Hand> own,
+                                                                                    size_t first, size_t last) {
+    try {
+      return slice.run(tasks.subspan(first, last - first), std::span(out).subspan(first, last - first), own,
+                       options.trajectories, more);
+    } catch (const ControllerLost& lost) {
+      if (!more(0)) return false;
+      for (size_t k = first; k < last; ++k) out[k] = {};
+      if (last - first == 1) {
+        out[first].failed = lost.what();
+        return true;
+      }
+    }
+    const size_t middle = first + (last - first) / 2;
+    return run_some(slice, own, first, middle) && run_some(slice, own, middle, last);
+  };
   const auto work = [&](Slice& slice) {
     std::vector<Hand> own(hands);
     for (Hand& hand : own) hand.controller = controller();

@@ -11,9 +11,9 @@
 // sum in f64 is divided by its last value, and the token is the first whose share exceeds the random number (MT19937,
 // seeded by seed()). The bin's value is clipped to 0.5 m/s^2 around the present one. Costs count rows 100 to 499.
 //
-// The network runs on slices of `batch` routes, the last one padded, with kernels chosen by rules: a route's result does
-// not depend on the other routes, nor on the number of threads. On the CPU each thread has slices of its own; on a GPU
-// one slice runs at a time, and the threads share what is done for its routes between the network's runs.
+// The network runs on slices of `batch` routes, the last one padded, with kernels chosen by rules: a route's result
+// does not depend on the other routes, nor on the number of threads. On the CPU each thread has slices of its own; on a
+// GPU one slice runs at a time, and the threads share what is done for its routes between the network's runs.
 #pragma once
 
 #include <atomic>
@@ -56,9 +56,10 @@ struct TinyPhysicsRollout {
 };
 
 struct TinyPhysicsOptions {
-  // Routes that the network runs at once; results may differ by rounding between batches. Empty: 16, on a GPU 1,024, or
-  // as many as it takes if that is fixed.
+  // Routes that the network runs at once; results may differ by rounding between batches. Empty: 16, on a GPU
+  // batch_on_gpu, or as many as it takes if that is fixed.
   std::optional<int64_t> batch = {};
+  int64_t batch_on_gpu = 1024;
   double most_lataccel = 5;                    // m/s^2: bins are points from minus this to this
   int threads = 0;                             // 0: as many as the process may use
   std::string device = "cpu";                  // as SessionOptions has it
@@ -77,9 +78,9 @@ class TinyPhysics {
   ~TinyPhysics();
 
   // A result for each task; those that `stop` prevented have no tokens and no costs. Fails (user) naming the task by
-  // its name if the network's output is not finite. Each thread makes a controller of its own. Routes with which a controller is lost (ControllerLost) run again
-  // in halves, down to single ones, of which those with which it is lost again have failed; all else that it throws is
-  // passed on.
+  // its name if the network's output is not finite. Each thread makes a controller of its own. Routes with which a
+  // controller is lost (ControllerLost) run again in halves, down to single ones, of which those with which it is lost
+  // again have failed; all else that it throws is passed on.
   std::vector<TinyPhysicsRollout> run(std::span<const TinyPhysicsTask> tasks,
                                       const ChallengeControllerMaker& controller);
   int64_t batch() const;

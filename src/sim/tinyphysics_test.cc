@@ -228,6 +228,7 @@ TEST(TinyPhysics, SaysWhatItExpectedOfANetwork) {
             "bins up to -1 m/s^2, expected above 0 to 1000");
   EXPECT_EQ(error_of([&] { TinyPhysics(graph, "n.onnx", {.batch = 0}); }), "expected a batch of 1 or more, got 0");
   EXPECT_EQ(TinyPhysics(graph, "n.onnx", {}).batch(), 16);
+  EXPECT_EQ(TinyPhysics(graph, "n.onnx", {.device = "auto"}).batch(), 16);  // there is no GPU in this test
 }
 
 // Steers with what a function says, and keeps what it saw.

@@ -26,8 +26,8 @@ struct CourseConstants {
   N roll, roll_change, roll_at, roll_inverse, grade, grip, ice_grip, ice_at, ice_to, side, side_at, side_to;
   N start_offset;
   N tabled;  // 1: a table says what it says
-  // Where the road begins in a bend, with roll or in wind (sim/prepare.h); else all 0. Signs and units are those of
-  // Motion and SteeringState; start_desired is right positive, start_acceleration what it is with the speed.
+  // Where the road begins in a bend, with roll or in wind (sim/prepare.h); else all 0. As in Motion, SteeringState,
+  // WorldState::desired_curvature and Metrics::acceleration.
   N start_wheel, start_command, start_lateral, start_yaw_rate, start_heading, start_desired, start_acceleration;
 };
 
@@ -144,9 +144,9 @@ inline bool is_rich(const Course& c) {
 
 inline constexpr double kNoGap = 1e9;
 
-// A car that drives along the road at the course's speed, in equilibrium. Controllers have no past.
+// A car that drives along the road at the course's speed, in equilibrium. Fills the rings with what was before.
 template <class N, class Control>
-SIM_FN WorldState<N, Control> beginning(const CourseConstants<N>& c) {
+SIM_FN WorldState<N, Control> beginning(const CourseConstants<N>& c, const WorldRings<N>& rings) {
   WorldState<N, Control> s{};
   s.motion.speed = c.speed;
   s.plan_speed = c.speed;
@@ -157,20 +157,16 @@ SIM_FN WorldState<N, Control> beginning(const CourseConstants<N>& c) {
   s.steering.command = c.start_command;
   s.steering.wheel = c.start_wheel;
   s.desired_curvature = c.start_desired;
-  s.metrics.acceleration = -c.start_acceleration;
+  s.metrics.acceleration = c.start_acceleration;
   s.longitudinal.state = N(2);
   s.metrics.alive = N(1);
   s.metrics.last_speed = c.speed;
   s.metrics.last_offset = c.start_offset;
   s.metrics.gap_min = s.metrics.margin_min = N(kNoGap);
+  rings.requests.fill(Control::begin(c.start_desired * c.speed * c.speed, c.start_command, s.lateral));
+  rings.steering.fill(c.start_command);
+  rings.drive.fill(N(0));
   return s;
-}
-
-// The rings of that beginning, which are 0 so far: what was asked for before it.
-template <class N>
-SIM_FN void begin_rings(const CourseConstants<N>& c, const WorldRings<N>& rings) {
-  for (int i = 0; i < kRequests; ++i) rings.requests.push(i, c.start_acceleration);
-  for (int i = 0; i < kSteeringDelay; ++i) rings.steering.push(i, c.start_command);
 }
 
 // 0 before `at`, 1 after the ramp, smooth between.

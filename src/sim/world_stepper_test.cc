@@ -41,7 +41,8 @@ class Driver {
  public:
   Driver(const WorldSpec& spec, Tyres tyres)
       : k_(converted<WorldConstants<N, Control>, N>(prepare<Control>(spec, tyres))),
-        requests_(kRequests, k_.course.start_acceleration) {}
+        requests_(kRequests,
+                  Control::begin(k_.course.start_desired * k_.course.speed * k_.course.speed, N(0), lateral_)) {}
   void command(const Row& see, float* out) {
     const bool no = false, yes = true;
     const LateralInput<N> in{-see["desired_curvature"],

@@ -65,11 +65,10 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
   const auto place = [&](int fields) { return static_cast<long long>(group) * fields * kWorldsOfGroup + world; };
   const float* const constants = p.constants + place(kFields<Constants>);
   auto k = load_fields<Constants>(constants);
-  State s = beginning<float, Control>(k.course);
   const WorldRings<float> rings(p.rings + place(sparkpilot::sim::scalar::kRingSlots), kWorldsOfGroup);
+  State s = beginning<float, Control>(k.course, rings);
   const RunSettings run{p.seed, p.warm_up, p.noise != 0, p.leads != 0, p.rich_courses != 0};
   const CourseRows<float> table{p.tables ? p.tables[thread] : nullptr, 1};
-  begin_rings(k.course, rings);
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     if (step % sparkpilot::sim::kStepsPerPlan == 0) {

@@ -9,7 +9,7 @@
 namespace sparkpilot::cuda {
 
 // Worlds lie in groups of a warp's threads: a group's constants, state and rings are arrays [field][world], those of
-// the groups behind each other. `rings` begin as zeros.
+// the groups behind each other.
 struct WorldsArguments {
   const float* constants;
   float* states;  // what they are at the end
