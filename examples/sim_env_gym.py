@@ -46,6 +46,8 @@ class SimEnv(VectorEnv):
         made = Options()
         lib.sparkpilot_sim_default_options(c.byref(made))
         for name, value in (options | {"worlds": num_envs, "autoreset": MODES.index(autoreset_mode)}).items():
+            if name not in dict(Options._fields_):
+                raise TypeError(f"no option {name}")
             setattr(made, name, value.encode() if isinstance(value, str) else value)
         self.handle = lib.sparkpilot_sim_make(c.byref(made))
         if not self.handle:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "drive_fixture.h"
@@ -212,6 +213,29 @@ TEST_F(SimAlgorithm, MeasuringAnUpdateEndsWithTheStepTimeoutAndCtrlC) {
   EXPECT_EQ(results("stopped").rows.size(), 1U) << "all rows were there";
 }
 
+// A slow one: what was driven is kept while the run goes on.
+TEST_F(SimAlgorithm, AStoppedRunHasTheRowsOfItsFirstSeconds) {
+  std::ofstream(folder / "slow.py") << "import time\n"
+                                       "def reset(worlds, cars, parameters): pass\n"
+                                       "def update(world, seen, out):\n"
+                                       "    end = time.perf_counter() + 2e-5\n"
+                                       "    while time.perf_counter() < end: pass\n"
+                                       "    out.lateral = 0\n";
+  Background run({"sim", "run", "--scenarios", "curve_firm", "--variants", "2000", "--algorithm",
+                  folder.file("slow.py"), "--out", folder.file("stopped")});
+  const fs::path part = folder / "stopped/results.csv.part";
+  ASSERT_TRUE(run.wait_for(part));
+  const auto rows = [&] {
+    const std::string text = read_text(part);
+    return std::ranges::count(text, '\n') - 1;
+  };
+  for (int i = 0; i < 6000 && rows() < 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(), 130);
+  EXPECT_GE(rows(), 1);
+  EXPECT_LT(rows(), 2000);
+}
+
 TEST_F(SimAlgorithm, WorldsInWhichItFailsAreNamedFirst) {
   const std::string flags = "sim run --scenarios highway_straight,curve_firm --variants 20 --set fault=5 --set beyond=";
   const json good = json::parse(run_program("sim run --json " + std::string(kCurves) + library("faulty.so")).out);
@@ -371,6 +395,25 @@ TEST_F(SimAlgorithm, ShowsAWorldOfARunOnlyWithTheSameFile) {
   EXPECT_EQ(world["passed"], row->passed);
   const std::string trace = read_text(folder / "trace.csv");
   EXPECT_EQ(std::count(trace.begin(), trace.end(), '\n'), world["seconds"].get<double>() * 20 + 1);
+  // Rows are the built-in controller's, whatever is asked for in the steps behind them.
+  ASSERT_EQ(run_program("sim show curve_firm --algorithm lateral_pid --trace " + in_quotes(folder / "own.csv")).code,
+            0);
+  ASSERT_EQ(
+      run_program("sim show curve_firm " + library("lateral_pid.so") + " --trace " + in_quotes(folder / "outside.csv"))
+          .code,
+      0);
+  std::istringstream own(read_text(folder / "own.csv")), outside(read_text(folder / "outside.csv"));
+  std::string ours, theirs;
+  std::getline(own, ours), std::getline(outside, theirs);
+  EXPECT_EQ(theirs, ours);
+  while (std::getline(own, ours) && std::getline(outside, theirs)) {
+    std::istringstream own_row(ours), outside_row(theirs);
+    std::string field, same;
+    for (size_t column = 0; column <= sim::kDesiredCurvature; ++column) {
+      std::getline(own_row, field, ','), std::getline(outside_row, same, ',');
+    }
+    ASSERT_NEAR(std::stod(same), std::stod(field), 1e-7) << ours;
+  }
   // A world in which the algorithm fails is drawn up to there.
   const ProgramResult failed =
       run_program("sim show --json curve_firm --set fault=5 --set beyond=0 " + library("faulty.so"));

@@ -233,7 +233,7 @@ TEST_F(SimCli, DrivesACourseFromATable) {
   ASSERT_EQ(run_program("sim run --quiet --variants 4" + file + out("own")).code, 0);
   const std::string show = "sim show --run " + in_quotes(folder / "own");
   EXPECT_EQ(parsed(show + file + " --variant 3")["variant"], 3);
-  EXPECT_EQ(parsed(show + file)["variant"], 0) << "none is worse than another";
+  EXPECT_EQ(parsed(show + file)["variant"], 3) << "the one furthest from its lane";
   expect_usage_error(show, "give a course of yours with --file");
   ASSERT_EQ(run_program("sim run --quiet --scenarios curve_firm" + file + out("mixed")).code, 0);
   expect_usage_error("sim show curve_firm --run " + in_quotes(folder / "mixed") + file,

@@ -140,7 +140,8 @@ void print_pairs(const Comparison& c, const std::string& b) {
                sim::figure_text(*p.b), sim::change_text(*p.b - *p.a)});
   }
   print("\n" + table_text(worst));
-  print(fmt::format("to draw one: sparkpilot sim show --run {} SCENARIO --variant N --out world.html\n", plain(b)));
+  print(fmt::format("to draw one: sparkpilot sim show --run {} SCENARIO --variant N --out world.html{}\n", plain(b),
+                    c.b.algorithm_md5.empty() ? "" : " --algorithm FILE"));
 }
 
 void print_report(const Comparison& c, const SimCompareFlags& flags) {

@@ -23,6 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kRowsAtOnce = 8192, kRowsAtOnceOnGpu = 65536;
+// A user's algorithm may be slow: so few at first, then as many as take about a second, which is what Ctrl-C may lose.
+constexpr int64_t kFewRows = 32;
 
 struct RunCommandFlags {
   SimFlags sim;
@@ -69,14 +71,21 @@ class Computation {
     const int64_t begun = begin(), all = run_.rows();
     had_rows_ = begun > 0;
     int64_t row = begun;
-    const int64_t start = now_ns(), at_once = run_.options().gpu ? kRowsAtOnceOnGpu : kRowsAtOnce;
+    const int64_t start = now_ns();
+    const bool users = run_.options().user != nullptr;
+    int64_t at_once = users ? kFewRows : run_.options().gpu ? kRowsAtOnceOnGpu : kRowsAtOnce;
     {
       Progress progress(tells_, "worlds");
       while (row < all && comm_.max(stop ? 1 : 0) == 0) {
         progress.at(static_cast<double>(row) / static_cast<double>(all));
         const int64_t next = std::min(row + at_once * comm_.size(), all);
+        const int64_t added_from = now_ns();
         if (!add(row, next, stop)) break;
         row = next;
+        if (!users) continue;
+        const int ms = comm_.max(static_cast<int>(std::min<int64_t>((now_ns() - added_from) / 1'000'000, 1'000'000)));
+        if (ms < 500) at_once = std::min(at_once * 2, kRowsAtOnce);
+        else if (ms > 2000) at_once = std::max(at_once / 2, kFewRows);
       }
     }
     const double seconds = static_cast<double>(now_ns() - start) * 1e-9;

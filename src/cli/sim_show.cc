@@ -112,6 +112,9 @@ Shown world_of_run(const Program& program, const ShowFlags& flags) {
   if (name.empty()) {
     const sim::RunSummary summary = sim::summarize_run(results.rows, info.metrics, known, 1);
     if (summary.worst.empty()) {
+      if (std::ssize(results.rows) < std::ssize(info.scenarios) * info.variants) {
+        fail("{}: the run is not finished: continue it with sim run --resume", flags.run);
+      }
       if (!flags.file.empty()) scenario_of_run(flags, info, known, known[0].name);  // says which courses there are
       fail("{}: has no world of {}", flags.run,
            flags.file.empty() ? "a scenario of the program; give a course of yours with --file" : known[0].name);

@@ -3,6 +3,7 @@
 
 #include "onnx/importer.h"
 #include "onnx/unsupported.h"
+#include "sparkpilot/onnx.h"
 
 namespace sparkpilot {
 namespace {

@@ -10,6 +10,7 @@
 #include "base/statistics.h"
 #include "ir/dimensions.h"
 #include "sim/learning_env.h"
+#include "sim/outside_trace.h"
 #include "sim/world_stepper.h"
 #include "sparkpilot/onnx.h"
 
@@ -36,7 +37,7 @@ class NetworkAlgorithm::Slice {
          shape.str(), kSlice);
   }
 
-  // see(step, worlds) is called behind every step, where it is not null.
+  // see(step, worlds) is called behind every step, and before the first one with -1, where it is not null.
   void run(int64_t first, int64_t count, const std::function<WorldSpec(int64_t)>& spec, const UserDrive& drive,
            UserWorld* worlds, const std::function<void(int, const WorldStepper&)>& see = nullptr) {
     WorldStepper stepper(count, {.torque = network_.torque(),
@@ -50,6 +51,7 @@ class NetworkAlgorithm::Slice {
     commands_.assign(static_cast<size_t>(count * 2), 0);
     std::vector<std::string> failed(static_cast<size_t>(count));
     stepper.observe(seen.data());
+    if (see) see(-1, stepper);
     for (int step = 0; step < drive.options.steps && !drive.stopped();) {
       session_->run();
       command(step, stepper, failed);
@@ -186,10 +188,7 @@ std::pair<Trace, std::string> NetworkAlgorithm::trace(const WorldSpec& world, co
   UserWorld end;
   std::unique_ptr<Slice> slice = take();
   slice->run(
-      0, 1, [&](int64_t) { return world; }, drive, &end,
-      [&](int step, const WorldStepper& worlds) {
-        if (step % kStepsPerPlan == 0 && !worlds.diverged(0)) rows.rows.push_back(worlds.trace_row(0));
-      });
+      0, 1, [&](int64_t) { return world; }, drive, &end, OutsideTrace(rows));
   give_back(std::move(slice));
   rows.result = end.result;
   return {std::move(rows), end.failed};

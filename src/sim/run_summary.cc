@@ -55,7 +55,8 @@ RunSummary summarize_run(std::span<const ResultRow> rows, std::span<const std::s
   };
   const auto worse = [](const WorstWorld& a, const WorstWorld& b) {
     if (a.failed != b.failed) return a.failed;
-    return a.of_bound != b.of_bound ? a.of_bound > b.of_bound : a.row < b.row;
+    if (a.of_bound != b.of_bound) return a.of_bound > b.of_bound;
+    return a.offset != b.offset ? a.offset > b.offset : a.row < b.row;
   };
   for (size_t i = 0; i < rows.size(); ++i) {
     const ResultRow& row = rows[i];
@@ -79,6 +80,7 @@ RunSummary summarize_run(std::span<const ResultRow> rows, std::span<const std::s
     if (found == by_name.end()) continue;
     WorstWorld world = nearest_bound(row, metrics, *found->second);
     world.row = i;
+    if (world.of_bound == 0) world.offset = figure(row, "offset_max").value_or(0);
     if (summary.worst.size() == most && (most == 0 || !worse(world, summary.worst.back()))) continue;
     if (summary.worst.size() == most) summary.worst.pop_back();
     summary.worst.insert(std::ranges::upper_bound(summary.worst, world, worse), std::move(world));

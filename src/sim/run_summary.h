@@ -23,6 +23,7 @@ struct WorstWorld {
   double of_bound = 0;  // 1: at a bound; infinite: failed, diverged, or beyond a bound of 0
   std::string metric;   // whose bound it is; empty: failed or diverged
   bool failed = false;  // the algorithm did what it may not: such worlds come first
+  double offset = 0;    // the greatest: where bounds say nothing, as of courses of files
 };
 
 // A scenario in which plans of the planner mpc were not solved, or break limits.

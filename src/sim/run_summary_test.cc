@@ -57,6 +57,19 @@ TEST(RunSummary, NamesScenariosWithPlansThatWereNotSolved) {
   EXPECT_TRUE(summarize_run(rows, std::vector<std::string>{"tracking_rmse"}, {}).bad_plans.empty());
 }
 
+// As of courses of files.
+TEST(RunSummary, WithoutBoundsTheWorstIsFurthestFromItsLane) {
+  Scenario scenario;
+  scenario.name = "s";
+  const std::vector<ResultRow> rows{{"s", "a", 0, 1, true, {}, "", {0.1}},
+                                    {"s", "a", 1, 1, true, {}, "", {0.3}},
+                                    {"s", "a", 2, 1, true, {}, "", {0.2}}};
+  const RunSummary s = summarize_run(rows, std::vector<std::string>{"offset_max"}, std::vector<Scenario>{scenario});
+  ASSERT_EQ(s.worst.size(), 3u);
+  EXPECT_EQ(s.worst[0].row, 1u);
+  EXPECT_EQ(s.worst[1].row, 2u);
+}
+
 TEST(RunSummary, WorldsInWhichTheAlgorithmFailedComeFirst) {
   Scenario scenario;
   scenario.name = "s";

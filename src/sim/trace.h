@@ -16,7 +16,7 @@ struct TraceColumn {
 };
 // time, speed, ...; lateral ones are left positive.
 std::span<const TraceColumn> trace_columns();
-inline constexpr size_t kTraceColumns = 17;
+inline constexpr size_t kTraceColumns = 17, kDesiredCurvature = 6;
 
 struct Trace {
   std::vector<std::array<double, kTraceColumns>> rows;  // one for each 50 ms; without a car ahead its columns are NaN

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "sim/outside_trace.h"
 #include "sim/steering-inl.h"
 #include "sim/worker_algorithm.h"
 #include "sim/world_stepper.h"
@@ -97,9 +98,10 @@ class WorkerAlgorithm::Batch {
     run(middle, last, worlds);
   }
 
-  // Why the worlds have to be run again; empty if they need not. see(step, worlds) is called behind every step.
+  // Why the worlds have to be run again; empty if they need not. see(step, worlds) is called behind every step, and
+  // before the first one with -1.
   template <class See>
-  std::string attempt(int64_t first, int64_t last, UserWorld* worlds, const See& see) {
+  std::string attempt(int64_t first, int64_t last, UserWorld* worlds, See see) {
     std::unique_ptr<AlgorithmWorker> worker = algorithm_.take();
     const std::string failed = drive_with(*worker, first, last, worlds, see);
     algorithm_.give_back(std::move(worker));
@@ -108,7 +110,7 @@ class WorkerAlgorithm::Batch {
 
  private:
   template <class See>
-  std::string drive_with(AlgorithmWorker& worker, int64_t first, int64_t last, UserWorld* worlds, const See& see) {
+  std::string drive_with(AlgorithmWorker& worker, int64_t first, int64_t last, UserWorld* worlds, See& see) {
     const auto count = static_cast<size_t>(last - first);
     WorldStepper stepper(last - first, {.torque = algorithm_.torque(),
                                         .longitudinal = algorithm_.longitudinal(),
@@ -127,6 +129,7 @@ class WorkerAlgorithm::Batch {
 
     std::vector<SparkpilotOutput> commands(count);
     std::vector<std::string> failed(count);
+    see(-1, stepper);
     for (int step = 0; step < drive_.options.steps && !drive_.stopped(); ++step) {
       show(stepper, shared);
       constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
@@ -186,9 +189,7 @@ std::pair<Trace, std::string> WorkerAlgorithm::trace(const WorldSpec& world, con
   Trace rows;
   UserWorld end;
   const std::function<WorldSpec(int64_t)> spec = [&](int64_t) { return world; };
-  std::string failed = Batch(*this, spec, drive).attempt(0, 1, &end, [&](int step, const WorldStepper& worlds) {
-    if (step % kStepsPerPlan == 0 && !worlds.diverged(0)) rows.rows.push_back(worlds.trace_row(0));
-  });
+  std::string failed = Batch(*this, spec, drive).attempt(0, 1, &end, OutsideTrace(rows));
   rows.result = end.result;
   return {std::move(rows), failed.empty() ? end.failed : failed};
 }
