@@ -40,7 +40,9 @@ void add_sim_flags(Command command, SimFlags& flags) {
       })
       .type_name("NAME|F.json");
   add_choice(command, "--plant", flags.plant, {"bicycle", "bicycle_linear", "kinematic"},
-             "how it moves: with tyres that saturate, with linear ones, without slip", "NAME");
+             "how it moves: bicycle, with tyres that saturate, around which bounds are drawn; bicycle_linear; kinematic, "
+             "without slip",
+             "NAME");
   add_choice(command, "--planner", flags.planner, {std::begin(sim::kPlannerNames), std::end(sim::kPlannerNames)},
              "what follows cars ahead: idm, the Intelligent Driver Model; mpc, openpilot's; cruise does not see them",
              "NAME");
