@@ -91,12 +91,10 @@ PlantNetwork plant_network(Graph& graph, const std::string& name, double tempera
   const int64_t rows = common(graph, name, of_states[0].size, of_tokens[0].size, "first dimensions");
   common(graph, name, rows, of_logits[0].size, "first dimensions");
   if (rows == 0) refuse(graph, name, "its first dimension is 0");
-  if (rows > 1) plant.fixed_batch = rows;
+  plant.routes = std::max<int64_t>(rows, 0);
   if (!graph.states().empty()) {
     refuse(graph, name, "it keeps states, so that its output does not depend on its inputs alone");
   }
-  plant.one = rows == 1;
-
   Builder b(graph);
   const ValueId scaled = b.add("Div", {logits.value, b.scalar(DType::f32, temperature)});
   const ValueId probabilities = b.add("Softmax", {scaled}, {{"axis", int64_t{-1}}});
@@ -107,11 +105,13 @@ PlantNetwork plant_network(Graph& graph, const std::string& name, double tempera
 
 void choose_batch(PlantNetwork& plant, const std::string& name, std::optional<int64_t> batch, int64_t usual) {
   if (batch.value_or(1) < 1) fail("expected a batch of 1 or more, got {}", *batch);
-  const int64_t fixed = plant.fixed_batch;
-  if (fixed > 0 && batch.value_or(fixed) != fixed) fail("{}: it takes {} routes at once, not {}", name, fixed, *batch);
-  plant.batch = fixed > 0 ? fixed : batch.value_or(usual);
-  if (plant.one) plant.session.batch = plant.batch;
-  const int64_t entries = plant.one ? 1 : plant.batch;
+  const bool fixed = plant.routes > 1;
+  if (fixed && batch.value_or(plant.routes) != plant.routes) {
+    fail("{}: it takes {} routes at once, not {}", name, plant.routes, *batch);
+  }
+  plant.batch = fixed ? plant.routes : batch.value_or(usual);
+  if (plant.routes == 1) plant.session.batch = plant.batch;
+  const int64_t entries = plant.routes == 1 ? 1 : plant.batch;
   plant.session.shapes[plant.states] = Shape({entries, plant.context, kPlantFeatures});
   plant.session.shapes[plant.tokens] = Shape({entries, plant.context});
 }

@@ -20,8 +20,8 @@ struct PlantNetwork {
   std::string states, tokens;  // the inputs' names
   bool narrow = false;         // tokens are i32
   int64_t context = 0, bins = 0;
-  bool one = false;             // it takes one route, so that the session multiplies it
-  int64_t fixed_batch = 0;      // routes at once, where the network fixes them; 0: any number
+  // Routes that the file takes: 0: any number; 1: a session multiplies it; more: that many.
+  int64_t routes = 0;
   int64_t batch = 0;            // routes that a session runs at once; choose_batch() sets it
   SessionOptions session = {};  // whose only output is kProbabilities [batch, bins], softmax(logits / temperature)
 };
