@@ -31,7 +31,7 @@ constexpr TraceColumn kColumns[] = {
     {"gap", "m", "to the car ahead"},
     {"lead_speed", "m/s", "of the car ahead"},
 };
-static_assert(std::size(kColumns) == kTraceColumns);
+static_assert(std::size(kColumns) == kTraceColumns && kColumns[kDesiredCurvature].name == "desired_curvature");
 
 template <class Control>
 Trace trace_of(const WorldSpec& spec, const BatchOptions& o) {
