@@ -26,7 +26,7 @@ float table(float x, const float* at, const float* value, int count) {
 struct World {
   // Constants.
   float slip_factor, slip_roll, wheel_curvature, wheel_angle, ratio_inverse, front, rear;
-  float force_lateral, force_cross, force_cross_turning, force_turning, steer_lateral, steer_turning;
+  float slip, force_lateral, force_cross, force_cross_turning, force_turning, steer_lateral, steer_turning;
   float front_load, rear_load, front_limit_inverse, rear_limit_inverse, front_lever, rear_lever, low_speed, drag,
       rolling;
   int steering_delay, drive_delay, frames, jerk_frames;
@@ -61,6 +61,7 @@ struct World {
     force_cross_turning = f((cf * a - cr * b) / j);
     force_turning = f((cf * a * a + cr * b * b) / j), steer_lateral = f((cf + chi * cr) / m / c.steer_ratio);
     steer_turning = f((cf * a - chi * cr * b) / j / c.steer_ratio);
+    slip = f(m * a / (l * cr));
     front_load = f(9.81 * b / l), rear_load = f(9.81 * a / l), front_limit_inverse = f(cf / m / (3 * 9.81 * b / l));
     rear_limit_inverse = f(cr / m / (3 * 9.81 * a / l)), front_lever = f(m * a / j), rear_lever = f(m * b / j);
     low_speed = f(c.low_speed), drag = f(c.drag * (1 - w.powertrain.compensated)),
@@ -114,7 +115,8 @@ struct World {
     grip = t >= ice_at && t < ice_to ? ice_grip : grip0;
     side = t >= side_at && t < side_to ? side0 : 0;
     const float v = std::max(speed, 5.0f);
-    plan_curvature = course(t + lateral_delay) - (keeping * keeping * offset / v + 2 * keeping * heading) / v;
+    const float direction = heading + rear * road_curvature - slip * (v * v * road_curvature + kG * roll);
+    plan_curvature = course(t + lateral_delay) - (keeping * keeping * offset / v + 2 * keeping * direction) / v;
     target_speed = std::max(speed0 + speed_change * ramp(t, change_at, change_ramp), 0.0f);
     const float at[] = {0, 10, 25, 40}, most[] = {1.6f, 1.2f, 0.8f, 0.6f};
     target = std::max(-brake, std::min(target_speed - speed, table(speed, at, most, 4)));

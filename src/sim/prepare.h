@@ -102,6 +102,7 @@ WorldConstants<double, Control> prepare(const WorldSpec& w, Tyres tyres) {
               c.brake,
               c.lane_keeping * c.lane_keeping,
               2 * c.lane_keeping,
+              tyres == Tyres::none ? 0 : 1 / (3 * kGravity * k.car.rear_limit_inverse),
               c.roll,
               c.roll_change,
               c.roll_at,

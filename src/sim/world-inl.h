@@ -23,6 +23,7 @@ template <class N>
 struct CourseConstants {
   N curvature, wave, frequency, wave_at, wave_to, turn, turn_at, turn_inverse, turn2, turn2_at, turn2_inverse;
   N speed, speed_change, change_at, change_inverse, brake, gain_offset, gain_heading;
+  N slip;  // rad per m/s^2: what the rear tyres give way by
   N roll, roll_change, roll_at, roll_inverse, grade, grip, ice_grip, ice_at, ice_to, side, side_at, side_to;
   N start_offset;
   N tabled;  // 1: a table says what it says
@@ -291,10 +292,13 @@ SIM_FN void plan_at(const RunSettings& run, int step, N t, bool tables, const Co
   s.road.grade = c.grade;
   s.road.grip = select((t >= c.ice_at) && (t < c.ice_to), c.ice_grip, c.grip);
   s.road.side = select((t >= c.side_at) && (t < c.side_to), c.side, N(0));
-  // Critically damped: offset'' = -w^2 offset - 2 w offset'.
+  // Critically damped: offset'' = -w^2 offset - 2 w offset'. A car that keeps to the road's curvature moves in another
+  // direction than it heads, by the rear axle's distance and slip.
   const N v = max(m.speed, N(5)), inverse = N(1) / v;
+  const N pull = mul_add(v * v, row.curvature, N(kGravity) * row.roll);
+  const N direction = neg_mul_add(c.slip, pull, mul_add(k.car.center_to_rear, row.curvature, m.heading));
   s.plan_curvature =
-      neg_mul_add(mul_add(c.gain_offset * m.offset, inverse, c.gain_heading * m.heading), inverse, row.ahead);
+      neg_mul_add(mul_add(c.gain_offset * m.offset, inverse, c.gain_heading * direction), inverse, row.ahead);
   // openpilot's cruise planner: clip(v_cruise - v, -1.2, a_max).
   s.target_speed = row.speed;
   s.target = clip(s.target_speed - m.speed, -c.brake, fastest_at(m.speed));

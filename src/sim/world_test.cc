@@ -142,6 +142,25 @@ TEST(World, BeginsInEquilibriumInWindAndOnIce) {
   EXPECT_LT(beginning_of<LateralAngle>(course, Tyres::saturating, false).error, 0.6);
 }
 
+// The planner knows how a car slips in a bend, so that none of it is left beside the middle of the lane.
+TEST(World, KeepsToTheMiddleInALongBend) {
+  for (const Tyres tyres : {Tyres::none, Tyres::linear, Tyres::saturating}) {
+    for (const double speed : {4.0, 15.0, 30.0}) {
+      for (const double roll : {0.0, 0.05}) {
+        if (tyres == Tyres::none && speed > 4) continue;  // controllers reckon with slip
+        SCOPED_TRACE(fmt::format("{} {} m/s roll {}", kTyresNames[static_cast<int>(tyres)], speed, roll));
+        WorldSpec spec;
+        const double curvature = std::min(1.8 / (speed * speed), 0.02);
+        spec.course = {.curvature = curvature, .speed = speed, .lane_keeping = 0.8, .roll = roll};
+        const auto blind = [](int, const auto&, const auto&) {};
+        const WorldResult result = run_world<double, LateralAngle>(spec, {}, 3000, tyres, blind);
+        // Near the limit of grip tyres give way by more than in proportion.
+        EXPECT_LT(result.offset_max, tyres == Tyres::saturating ? 0.2 : 0.05);
+      }
+    }
+  }
+}
+
 // What was asked for is within controlsd's limits, and the torque within the car's.
 TEST(World, BeginsWithinTheLimits) {
   WorldSpec spec;
