@@ -97,6 +97,12 @@ class SimAlgorithm : public ::testing::Test {
     EXPECT_GT(guilty, 0);
     EXPECT_LT(guilty, static_cast<int>(run.rows.size()));
   }
+  // Empty if there is none.
+  static std::string python_with_numpy() {
+    const char* python = std::getenv("SPARKPILOT_TEST_PYTHON");
+    const std::string with = python ? python : "python3";
+    return std::system((with + " -c 'import numpy' 2>/dev/null").c_str()) == 0 ? with : "";
+  }
   // A speed that a few of the worlds of kCurves are above.
   double limit(const sim::Results& good, size_t above) const {
     std::vector<double> speeds;
@@ -350,6 +356,7 @@ TEST_F(SimAlgorithm, AScriptIsRefusedWithItsReason) {
   refused("x = 1\n", "expected the functions reset, and update or update_batch");
   refused("def reset(*a): pass\nupdate = 3\n", "update is no function");
   refused("import nowhere_to_be_found\n", "ModuleNotFoundError");
+  refused("import nowhere_to_be_found\n", "another Python is named with SPARKPILOT_PYTHON");
   refused("def reset(*a): pass\ndef update(*a): pass\nsteering = 'wheel'\n", "steering is 'wheel'");
   refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'kp': float('nan')}\n", "no JSON");
   refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'time_gap': 1}\n", "every algorithm has");
@@ -362,10 +369,87 @@ TEST_F(SimAlgorithm, AScriptIsRefusedWithItsReason) {
   EXPECT_NE(result.err.find("/nonexistent: cannot be started"), std::string::npos) << result.err;
 }
 
+// What nobody would read is no output, in single worlds and in NumPy's arrays of them.
+TEST_F(SimAlgorithm, AnOutputThatIsNotThereIsNamed) {
+  write_text(folder / "single.py", "def reset(*a): pass\ndef update(world, seen, out): out.torque = 0.1\n");
+  const sim::Results single = run("single", "--quiet --scenarios curve_firm " + script(folder / "single.py"));
+  EXPECT_NE(single.rows.at(0).reason.find("'Output' object has no attribute 'torque' (single.py, line 2)"),
+            std::string::npos)
+      << single.rows[0].reason;
+  const std::string python = python_with_numpy();
+  if (python.empty()) GTEST_SKIP() << "no NumPy: arrays are not tested";
+  write_text(folder / "batch.py", "def reset(*a): pass\ndef update_batch(seen, out): out.torque = 0.1\n");
+  const sim::Results batch = run("batch", "--quiet --scenarios curve_firm " + script(folder / "batch.py"),
+                                 "SPARKPILOT_PYTHON='" + python + "'");
+  EXPECT_NE(batch.rows.at(0).reason.find("no field 'torque', expected one of lateral, acceleration"), std::string::npos)
+      << batch.rows[0].reason;
+}
+
+// Of worlds that fail in every step nothing was driven; why it takes so long is said at once.
+TEST_F(SimAlgorithm, OneThatFailsEverywhereSaysSoFirst) {
+  write_text(folder / "broken.py", "def reset(*a): pass\ndef update(*a): raise ValueError('never')\n");
+  const std::string what = "sim run --json --scenarios curve_firm --variants 4 " + script(folder / "broken.py");
+  const ProgramResult result = run_program(what);
+  const json report = json::parse(result.out);
+  EXPECT_EQ(report["failed_in_algorithm"], 4);
+  EXPECT_EQ(report["steps"], 0);
+  const std::string note =
+      "broken.py: ValueError: never (broken.py, line 2), in update at 0.00 s (4 worlds together): such worlds are run "
+      "again in halves, down to single ones\n";
+  EXPECT_EQ(result.err, note) << "once";
+  EXPECT_EQ(run_program(what + " --quiet").err, "");
+}
+
+// The page draws what files drove, a car of a file and a course, which are found by what is in them.
+TEST_F(SimAlgorithm, APageOfAComparisonDrawsWhatFilesDrove) {
+  const std::string text =
+      "parameters = {'gain': 1.0}\n"
+      "def reset(worlds, cars, given):\n"
+      "    global gain, car\n"
+      "    gain, car = given['gain'], [cars[i].accel_factor for i in range(worlds)]\n"
+      "def update(world, seen, out):\n"
+      "    out.lateral = gain * seen.desired_curvature * seen.speed**2 / car[world]\n";
+  write_text(folder / "old.py", text);
+  write_text(folder / "new.py", "# newer\n" + text);
+  write_text(folder / "bend.csv", "time_s,speed_m_per_s,curvature_per_m\n0,20,0\n4,20,0.002\n9,20,0.002\n");
+  write_text(folder / "car.json", R"({"format": "sparkpilot car 1", "mass_kg": 1500})");
+  const std::string course = " --file " + in_quotes(folder / "bend.csv"),
+                    car = " --vehicle " + in_quotes(folder / "car.json");
+  const auto by = [&](const char* name) { return " --algorithm " + in_quotes(folder / name); };
+  const std::string drive = "--quiet --step-timeout 60 --variants 6" + course + car;
+  run("a", drive + by("old.py"));
+  run("b", drive + by("new.py") + " --set gain=0.7");
+  const auto page = [&](const std::string& flags) {
+    const ProgramResult result =
+        run_program("sim compare '" + folder.file("a") + "' '" + folder.file("b") +
+                    "' --worst-by tracking_rmse --page '" + folder.file("page.html") + "'" + flags);
+    EXPECT_TRUE(result.code == 0 || result.code == 4) << result.err;
+    return read_text(folder / "page.html");
+  };
+  const auto plots = [](const std::string& html) {
+    size_t found = 0;
+    for (size_t at = html.find("variant"); (at = html.find("Offset from the middle", at)) != std::string::npos; ++at)
+      ++found;
+    return found;
+  };
+  const std::string both = page(course + car + by("old.py") + by("new.py"));
+  EXPECT_GE(plots(both), 3U);
+  EXPECT_EQ(both.find("Not drawn over time"), std::string::npos);
+  EXPECT_EQ(both.find("Driven again"), std::string::npos) << "the figures of the runs";
+  const std::string one = page(course + car + by("new.py"));
+  EXPECT_EQ(plots(one), plots(both));
+  EXPECT_NE(one.find("A was driven by old.py (MD5 "), std::string::npos);
+  const std::string none = page("");
+  EXPECT_EQ(plots(none), 0U);
+  EXPECT_NE(none.find("give it with --algorithm"), std::string::npos);
+  EXPECT_NE(page(by("old.py") + by("new.py")).find("give it with --vehicle"), std::string::npos);
+  EXPECT_NE(page(car + by("old.py") + by("new.py")).find("give it with --file"), std::string::npos);
+  EXPECT_EQ(run_program("sim compare '" + folder.file("a") + "' '" + folder.file("b") + "'" + course).code, 2);
+}
+
 TEST_F(SimAlgorithm, TheExampleInNumPyDrivesNearlyAsTheBuiltInOne) {
-  const char* python = std::getenv("SPARKPILOT_TEST_PYTHON");
-  const std::string with = python ? python : "python3";
-  if (std::system((with + " -c 'import numpy' 2>/dev/null").c_str()) != 0) GTEST_SKIP() << with << " has no NumPy";
+  const std::string with = python_with_numpy();
+  if (with.empty()) GTEST_SKIP() << "Python has no NumPy";
   const sim::Results ours = run("ours", kCurves + std::string("--algorithm lateral_pid"));
   const sim::Results theirs =
       run("theirs", kCurves + script(kTree / "examples/lateral_pid.py"), "SPARKPILOT_PYTHON='" + with + "'");

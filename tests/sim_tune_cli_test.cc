@@ -1,5 +1,6 @@
 // sparkpilot sim tune, on a few worlds.
 #include <filesystem>
+#include <fstream>
 
 #include "cli_fixture.h"
 
@@ -41,6 +42,18 @@ TEST(SimTuneCli, FindsParametersThatDriveBetter) {
                          "--set jerk_factor=0.8 --set t_follow="),
             std::string::npos)
       << mpc.out;
+  // Of a file, too, whose name a shell would take apart.
+  TempFolder folder;
+  std::ofstream(folder / "my own.py") << "parameters = {'gain': 1.0}\n"
+                                         "def reset(*a): pass\n"
+                                         "def update(world, seen, out): out.lateral = 0\n";
+  const ProgramResult own = run_program(
+      "sim tune --scenarios curve_gentle --variants 1 --trials 1 --tune gain=1:2 "
+      "--step-timeout 60 --algorithm '" +
+      folder.file("my own.py") + "'");
+  EXPECT_EQ(own.code, 0) << own.err;
+  EXPECT_NE(own.out.find("sim run --algorithm '" + folder.file("my own.py") + "' --scenarios"), std::string::npos)
+      << own.out;
 }
 
 // Variant 0, the same with every seed, is not among the worlds that the best parameters are judged on.

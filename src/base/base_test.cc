@@ -26,6 +26,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "base/test_files.h"
+#include "base/text.h"
 
 namespace sparkpilot {
 namespace {
@@ -337,6 +338,18 @@ TEST(Random, PhiloxMatchesThePublishedVector) {
   EXPECT_EQ(words[1], 0xe169c58du);
   EXPECT_EQ(words[2], 0xbc57ac4cu);
   EXPECT_EQ(words[3], 0x9b00dbd8u);
+}
+
+TEST(Text, AShellReadsAWordAsItWas) {
+  EXPECT_EQ(shell_word("runs/new_2.json"), "runs/new_2.json");
+  for (const std::string word : {"", "a b", "it's", "$HOME", "a\\b", "*", "'", "-x;ls", "gr\xc3\xbc\xc3\x9f"}) {
+    FILE* shell = popen(("printf %s " + shell_word(word)).c_str(), "r");
+    ASSERT_NE(shell, nullptr);
+    char text[64] = {};
+    const size_t size = fread(text, 1, sizeof text, shell);
+    EXPECT_EQ(pclose(shell), 0);
+    EXPECT_EQ(std::string(text, size), word);
+  }
 }
 
 TEST(Error, IsOnePrintableLine) {

@@ -12,8 +12,10 @@
 #include "cli/sim_flags.h"
 #include "cli/terminal.h"
 #include "sim/compare.h"
+#include "sim/compare_drives.h"
 #include "sim/compare_report.h"
 #include "sim/results.h"
+#include "sim/scenario_file.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -26,7 +28,7 @@ constexpr size_t kNameColumns = 24;
 
 struct SimCompareFlags {
   std::string a, b, csv, page;
-  std::vector<std::string> thresholds;
+  std::vector<std::string> thresholds, algorithms, cars, courses;
   sim::CompareOptions options;
 };
 
@@ -140,8 +142,8 @@ void print_pairs(const Comparison& c, const std::string& b) {
                sim::figure_text(*p.b), sim::change_text(*p.b - *p.a)});
   }
   print("\n" + table_text(worst));
-  print(fmt::format("to draw one: sparkpilot sim show --run {} SCENARIO --variant N --out world.html{}\n", plain(b),
-                    c.b.algorithm_md5.empty() ? "" : " --algorithm FILE"));
+  print(fmt::format("to draw one: sparkpilot sim show --run {} SCENARIO --variant N --out world.html{}\n",
+                    shell_word(plain(b)), c.b.algorithm_md5.empty() ? "" : " --algorithm FILE"));
 }
 
 void print_report(const Comparison& c, const SimCompareFlags& flags) {
@@ -174,18 +176,47 @@ void write(const std::string& path, const std::string& text, const SimCompareFla
   file.commit();
 }
 
+// What the runs had from files, to draw their worlds.
+sim::DriveFiles files_of(const Program& program, const SimCompareFlags& flags) {
+  sim::DriveFiles files;
+  for (const std::string& path : flags.algorithms) {
+    if (!sim::UserAlgorithm::names_file(path)) {
+      fail("--algorithm {}: expected a file (a built-in one needs none)", path);
+    }
+    SimFlags as_run;
+    as_run.algorithm = path;
+    files.algorithms.push_back(user_algorithm(program, as_run));
+  }
+  for (const std::string& path : flags.cars) {
+    if (!sim::is_car_file(path)) fail("--vehicle {}: expected a file (a preset needs none)", path);
+    sim::find_car(path);
+  }
+  files.cars = flags.cars;
+  for (const std::string& path : flags.courses) {
+    for (sim::Scenario& course : sim::read_scenarios(path)) files.courses.push_back(std::move(course));
+  }
+  return files;
+}
+
 int compare(const Program& program, SimCompareFlags flags) {
+  for (const std::string& flag : given_flags(*program.at)) {
+    if (flags.page.empty() && (flag == "--algorithm" || flag == "--vehicle" || flag == "--file")) {
+      fail("{} has no effect without --page: it is for drawing worlds again", flag);
+    }
+  }
   expect_other_file("--csv", flags.csv, "--page", flags.page);
   flags.options.threshold = thresholds_of(flags.thresholds);
   Comparison c =
       sim::compare_runs(sim::read_results(flags.a), sim::read_results(flags.b), flags.options, flags.a, flags.b);
+  const sim::DriveFiles files = files_of(program, flags);
   std::error_code none;
   if (fs::equivalent(flags.a, flags.b, none)) c.notes.emplace_back("A and B are the same folder");
   if (program.json) print_json(sim::to_json(c));
   else print_report(c, flags);
   if (!flags.csv.empty()) write(flags.csv, sim::to_csv(c), flags);
   if (!flags.page.empty()) {
-    write(flags.page, sim::to_html(c, flags.a, flags.b, sim::drive_worst(c), sim::drive_newly_failed(c)), flags);
+    const auto worst = sim::drive_worst(c, files), failed = sim::drive_newly_failed(c, files);
+    write(flags.page, sim::to_html(c, flags.a, flags.b, worst, failed), flags);
   }
   for (const std::string& line : sim::regression_lines(c)) note("worse: " + plain(line));
   return c.regressed() ? kCheckFailed : kDone;
@@ -200,6 +231,7 @@ void add_sim_compare(Program& program, Command group) {
                   "whether run B drives worse than run A, world by world; exit code 4 if so (docs/sim_compare.md)",
                   "  sparkpilot sim compare out/old out/new\n"
                   "  sparkpilot sim compare out/old out/new --threshold tracking_rmse=5 --page compare.html\n"
+                  "  sparkpilot sim compare out/old out/new --page compare.html --algorithm old.py --algorithm new.py\n"
                   "  sparkpilot sim compare out/old out/new --json",
                   [&program, flags] { return compare(program, *flags); });
   command.add_option("a", flags->a, "folder of the run that B is held against").required().type_name("A");
@@ -214,6 +246,10 @@ void add_sim_compare(Program& program, Command group) {
   command.add_option("--csv", flags->csv, "write every difference as a row").type_name("FILE.csv");
   command.add_option("--page", flags->page, "write tables and plots as a page that needs nothing else")
       .type_name("FILE.html");
+  add_list(command, "--algorithm", flags->algorithms, "FILE",
+           "for --page: a file that drove A or B, so that it can be drawn; it is known by its MD5");
+  add_list(command, "--vehicle", flags->cars, "F.json", "for --page: a car of A or B that is from a file");
+  add_list(command, "--file", flags->courses, "F.csv|DIR", "for --page: courses of A and B that are from files");
   add_report_flags(program, command);
 }
 

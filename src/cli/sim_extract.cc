@@ -141,7 +141,7 @@ void print_found(const RouteSignals& route, const sim::Extraction& found, const 
                fmt::format("{:.2g}", greatest(course.table.curvature)), fmt::format("{}", course.leads)});
   }
   print(table.str());
-  print(fmt::format("\nsparkpilot sim run --file {}\n", flags.out));
+  print(fmt::format("\nsparkpilot sim run --file {}\n", shell_word(flags.out)));
 }
 
 int extract(const Program& program, const ExtractFlags& flags) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/json_values.h"
 #include "cli/route_signals.h"
 #include "cli/sim_flags.h"
@@ -94,7 +95,7 @@ void print_fit(const RouteSignals& route, const sim::CarFit& fit, const FitFlags
   print(fmt::format("\n{}: {} numbers from the fit, {} from the log, the rest {}\n", flags.out, fit.fitted.size(),
                     fit.logged.size(), flags.vehicle.empty() ? "a Civic's" : "of --vehicle " + flags.vehicle));
   print(fmt::format("sparkpilot sim run --scenarios all{} --vehicle {}", fit.torque ? "" : " --algorithm lateral_angle",
-                    flags.out));
+                    shell_word(flags.out)));
   if (fit.torque) {
     print(fmt::format(" --set accel_factor={:.4g} --set friction={:.4g}", fit.car.steering.accel_factor,
                       fit.car.steering.friction));

@@ -39,10 +39,11 @@ void add_sim_flags(Command command, SimFlags& flags) {
         return preset || sim::is_car_file(text) ? std::string() : no_choice(text, vehicles) + ", or a file F.json";
       })
       .type_name("NAME|F.json");
-  add_choice(command, "--plant", flags.plant, {"bicycle", "bicycle_linear", "kinematic"},
-             "how it moves: bicycle, with tyres that saturate, around which bounds are drawn; bicycle_linear; kinematic, "
-             "without slip",
-             "NAME");
+  add_choice(
+      command, "--plant", flags.plant, {"bicycle", "bicycle_linear", "kinematic"},
+      "how it moves: bicycle, with tyres that saturate, around which bounds are drawn; bicycle_linear; kinematic, "
+      "without slip",
+      "NAME");
   add_choice(command, "--planner", flags.planner, {std::begin(sim::kPlannerNames), std::end(sim::kPlannerNames)},
              "what follows cars ahead: idm, the Intelligent Driver Model; mpc, openpilot's; cruise does not see them",
              "NAME");
@@ -55,6 +56,7 @@ void add_sim_flags(Command command, SimFlags& flags) {
 sim::WorkerOptions worker_options(const Program& program, double step_timeout) {
   sim::WorkerOptions options{.step_timeout = step_timeout, .unset = variables_of_short_waits()};
   if (const std::string& python = program.settings["python"].value; !python.empty()) options.python = python;
+  if (!program.quiet) options.on_failed_batch = note;
   return options;
 }
 

@@ -70,6 +70,7 @@ class Computation {
   Finished finish(const std::atomic<bool>& stop) {
     const int64_t begun = begin(), all = run_.rows();
     had_rows_ = begun > 0;
+    kept_ = begun;
     int64_t row = begun;
     const int64_t start = now_ns();
     const bool users = run_.options().user != nullptr;
@@ -91,8 +92,8 @@ class Computation {
     const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
     done_.stopped = row < all;
     done_.info.processes = comm_.size();
-    done_.info.steps = run_.steps(0, row);
-    if (row > begun) done_.info.steps_per_second = static_cast<double>(run_.steps(begun, row)) / seconds;
+    done_.info.steps = driven_;
+    if (row > begun) done_.info.steps_per_second = static_cast<double>(driven_) / seconds;
     comm_.together([&] {
       if (comm_.rank() == 0) end(stop);
     });
@@ -130,24 +131,31 @@ class Computation {
     return true;
   }
 
-  static bool has_answer(const std::vector<sim::ResultRow>& rows) {
-    return std::ranges::any_of(rows, &sim::ResultRow::has_figures);
+  // Of worlds that have figures: none of those in which an algorithm failed. `first`: the first row's place in the run.
+  int64_t driven_steps(const std::vector<sim::ResultRow>& rows, int64_t first) const {
+    int64_t steps = 0;
+    for (const sim::ResultRow& row : rows) {
+      if (row.has_figures()) steps += run_.steps(first, first + 1);
+      ++first;
+    }
+    return steps;
   }
 
   void keep(std::vector<sim::ResultRow> rows) {
     if (writer_) writer_->add(rows);
-    answered_ = answered_ || has_answer(rows);
+    driven_ += driven_steps(rows, kept_);
+    kept_ += std::ssize(rows);
     if (had_rows_) return;  // all are read from the folder
     done_.rows.insert(done_.rows.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
   }
 
   void end(const std::atomic<bool>& stop) {
+    if (had_rows_) done_.info.steps = driven_steps(sim::read_results(flags_.out, true).rows, 0);
     if (!done_.stopped && (!writer_ || !writer_->finished())) {
       if (run_.options().user) run_.options().user->check_unchanged();
       // A user's that no world got an answer from would only run into its limit again.
-      const bool measures =
-          !run_.options().user || answered_ || (had_rows_ && has_answer(sim::read_results(flags_.out, true).rows));
-      if (const auto latency = measures ? run_.latency(&stop) : std::nullopt) {
+      const bool answered = done_.info.steps > 0;
+      if (const auto latency = !run_.options().user || answered ? run_.latency(&stop) : std::nullopt) {
         done_.info.update_p50_us = latency->p50_us;
         done_.info.update_p99_us = latency->p99_us;
       }
@@ -166,7 +174,8 @@ class Computation {
   Finished done_;
   std::unique_ptr<sim::ResultWriter> writer_;
   bool had_rows_ = false;  // the folder has rows of an earlier call
-  bool answered_ = false;  // a world of this call has a figure
+  int64_t kept_ = 0;       // rows, those of an earlier call too
+  int64_t driven_ = 0;     // steps of this call
 };
 
 Json number_or_null(const std::optional<double>& value) {

@@ -244,17 +244,17 @@ Json json_of(const Tuned& tuned) {
 // What drives as the trials did, without the parameters that were searched.
 std::string run_command(const TuneFlags& tune, const std::vector<sim::TuneRange>& ranges) {
   const SimFlags usual, &flags = tune.sim;
-  std::string text = "sparkpilot sim run --algorithm " + flags.algorithm;
+  std::string text = "sparkpilot sim run --algorithm " + shell_word(flags.algorithm);
   text += fmt::format(" --scenarios {} --variants {}", fmt::join(tune.scenarios, ","), tune.variants);
   if (flags.seed != usual.seed) text += fmt::format(" --seed {}", flags.seed);
   if (flags.step_timeout != usual.step_timeout) text += fmt::format(" --step-timeout {}", flags.step_timeout);
-  if (flags.vehicle != usual.vehicle) text += " --vehicle " + flags.vehicle;
+  if (flags.vehicle != usual.vehicle) text += " --vehicle " + shell_word(flags.vehicle);
   if (flags.plant != usual.plant) text += " --plant " + flags.plant;
   if (flags.planner != usual.planner) text += " --planner " + flags.planner;
   for (const std::string& set : flags.set) {
     const bool searched =
         std::ranges::any_of(ranges, [&](const sim::TuneRange& r) { return set.starts_with(r.name + "="); });
-    if (!searched) text += " --set " + set;
+    if (!searched) text += " --set " + shell_word(set);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -21,6 +22,12 @@ namespace {
 bool& colours_on() {
   static bool on = false;
   return on;
+}
+
+// A line that another text has to replace.
+std::atomic<bool>& progress_drawn() {
+  static std::atomic<bool> drawn = false;
+  return drawn;
 }
 
 int columns_of(int fd) {
@@ -67,6 +74,7 @@ void flush_output() {
 }
 
 void note(std::string_view text) {
+  if (progress_drawn()) std::fputs("\r\x1b[K", stderr);
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fputc('\n', stderr);
 }
@@ -89,12 +97,14 @@ Progress::Progress(bool wanted, std::string what) : shown_(wanted && isatty(STDE
 
 Progress::~Progress() {
   if (shown_) std::fputs("\r\x1b[K", stderr);
+  progress_drawn() = false;
 }
 
 void Progress::at(double done) {
   const auto now = std::chrono::steady_clock::now();
   if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
+  progress_drawn() = true;
   fmt::print(stderr, "\r\x1b[K{}", progress_line(what_, std::clamp(done, 0.0, 1.0), columns_of(STDERR_FILENO)));
   std::fflush(stderr);
 }

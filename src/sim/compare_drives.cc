@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -17,26 +18,44 @@ namespace {
 
 constexpr double kSameFigure = 1e-3;  // of it: what another instruction set's rounding may change
 
-// A world of a run as it was. Fails (user) where run.json does not suffice; `which`: the run, in messages.
-ScenarioRun world_again(const char* which, const RunInfo& info, const NamedPair& pair, uint64_t seed) {
+// The car of a run: the name of a preset, or the path of a file.
+std::string car_again(const char* which, const std::string& name, const DriveFiles& files) {
+  if (std::ranges::find(vehicle_presets(), name, &Preset::name) != vehicle_presets().end()) return name;
+  for (const std::string& path : files.cars) {
+    if (find_car(path).name == name) return path;
+  }
+  fail("the car {} of {} is from a file: give it with --vehicle", name, which);
+}
+
+Scenario scenario_again(const std::string& name, const DriveFiles& files) {
+  for (const std::span<const Scenario> known : {std::span<const Scenario>(scenarios()), std::span(files.courses)}) {
+    const auto found = std::ranges::find(known, name, &Scenario::name);
+    if (found != known.end()) return *found;
+  }
+  fail("the course {} is from a file: give it with --file", name);
+}
+
+// A world of a run as it was. Fails (user) where run.json and the files do not suffice; `which`: the run, in messages.
+ScenarioRun world_again(const char* which, const RunInfo& info, const NamedPair& pair, uint64_t seed,
+                        const DriveFiles& files) {
   if (info.program != program_version()) {
     fail("{} was made by version {}, this is {}: its worlds may be others", which, info.program, program_version());
   }
-  if (!info.algorithm_md5.empty())
-    fail("{} was driven by the file {}, which sim show --run takes", which, info.algorithm);
-  if (std::ranges::find(vehicle_presets(), info.vehicle, &Preset::name) == vehicle_presets().end()) {
-    fail("the car {} of {} is from a file, which sim show --run takes", info.vehicle, which);
+  ScenarioRunOptions options = options_of_run(info);
+  if (!info.algorithm_md5.empty()) {
+    const auto found = std::ranges::find(files.algorithms, info.algorithm_md5, &UserAlgorithm::hash);
+    if (found == files.algorithms.end()) {
+      fail("{} was driven by {} (MD5 {}): give it with --algorithm", which, info.algorithm, info.algorithm_md5);
+    }
+    options.user = *found;
   }
-  const auto found = std::ranges::find(scenarios(), pair.scenario, &Scenario::name);
-  if (found == scenarios().end()) fail("the course {} is from a file, which sim show --run takes", pair.scenario);
+  options.vehicle = car_again(which, info.vehicle, files);
+  options.scenarios = {scenario_again(pair.scenario, files)};
   if (pair.variant >= info.variants || seed != info.seed) {
     fail("{}: {} variant {} of seed {} is no world of the run, which has {} variants of seed {}", which, pair.scenario,
          pair.variant, seed, info.variants, info.seed);
   }
-  ScenarioRunOptions options = options_of_run(info);
-  options.scenarios = {*found};
   options.variants = pair.variant + 1;
-  options.vehicle = info.vehicle;
   return ScenarioRun(std::move(options));
 }
 
@@ -46,19 +65,25 @@ std::optional<double> figure_of(const Trace& trace, const Metric& metric) {
   return at < std::ssize(values) ? values[static_cast<size_t>(at)] : std::nullopt;
 }
 
-void drive_pair(const Comparison& c, DrivenPair& to) {
-  const auto drive = [&](const char* which, const RunInfo& info, uint64_t seed, Trace& trace) {
-    const ScenarioRun run = world_again(which, info, to.pair, seed);
-    const WorldSpec world = run.world(to.pair.variant);
+void drive_world(const Comparison& c, const DriveFiles& files, const char* which, const RunInfo& info, uint64_t seed,
+                 DrivenPair& pair, DrivenWorld& to) {
+  try {
+    const ScenarioRun run = world_again(which, info, pair.pair, seed, files);
+    const WorldSpec world = run.world(pair.pair.variant);
     const BatchOptions options = run.batch(run.scenario(0));
-    trace = trace_world(world, options);
-    to.lead |= has_lead(world);
-    to.torque &= options.lateral != Lateral::angle;
-    return figure_of(trace, *c.worst_by);
-  };
-  // A pair's seed is B's.
-  to.again_a = drive("A", c.a, c.same_seeds ? to.pair.seed : c.a.seed, to.a);
-  to.again_b = drive("B", c.b, to.pair.seed, to.b);
+    if (run.options().user) {
+      std::tie(to.trace, to.why_not) = run.options().user->trace(world, run.drive(run.scenario(0)));
+      if (!to.why_not.empty()) to.why_not = fmt::format("{} failed: {}", which, to.why_not);
+    } else {
+      to.trace = trace_world(world, options);
+    }
+    if (to.why_not.empty()) to.again = figure_of(to.trace, *c.worst_by);
+    pair.lead |= has_lead(world);
+    pair.torque &= options.lateral != Lateral::angle;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::user) throw;
+    to.why_not = error.what();
+  }
 }
 
 bool is_other(const std::optional<double>& then, const std::optional<double>& now) {
@@ -75,7 +100,7 @@ void add_pair(drive::Page& page, const Comparison& c, const DrivenPair& driven) 
     page.text(fmt::format("{}, in B: {}.", world, pair.reason));
   }
   for (const auto& [which, then, now] :
-       {std::tuple("A", pair.a, driven.again_a), std::tuple("B", pair.b, driven.again_b)}) {
+       {std::tuple("A", pair.a, driven.a.again), std::tuple("B", pair.b, driven.b.again)}) {
     if (!is_other(then, now)) continue;
     page.note(fmt::format("Driven again, {} has {} instead of {}: the program or its instruction set is another one.",
                           which, figure_text(*now), figure_text(*then)));
@@ -85,26 +110,25 @@ void add_pair(drive::Page& page, const Comparison& c, const DrivenPair& driven) 
                      .y_label = curve.unit,
                      .height = 220};
     const std::string_view own = curve.series.front().column;
-    plot.series.push_back({"A", trace_column(driven.a, "time"), trace_column(driven.a, own)});
-    plot.series.push_back({"B", trace_column(driven.b, "time"), trace_column(driven.b, own)});
+    for (const auto& [which, trace] : {std::tuple("A", &driven.a.trace), std::tuple("B", &driven.b.trace)}) {
+      if (!trace->rows.empty()) plot.series.push_back({which, trace_column(*trace, "time"), trace_column(*trace, own)});
+    }
+    const Trace& any = driven.b.trace.rows.empty() ? driven.a.trace : driven.b.trace;
     for (const TraceSeries& series : std::span(curve.series).subspan(1)) {
       // What is the same in both: not what a planner asks for, nor anything where the worlds are others.
       if (!c.same_seeds || std::string_view(series.column) == "target_acceleration") continue;
-      plot.series.push_back({series.name, trace_column(driven.b, "time"), trace_column(driven.b, series.column), true});
+      plot.series.push_back({series.name, trace_column(any, "time"), trace_column(any, series.column), true});
     }
     page.plot(plot);
   }
 }
 
-DrivenPair driven_again(const Comparison& c, const NamedPair& pair) {
+DrivenPair driven_again(const Comparison& c, const DriveFiles& files, const NamedPair& pair) {
   DrivenPair driven;
   driven.pair = pair;
-  try {
-    drive_pair(c, driven);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::user) throw;
-    driven.why_not = error.what();
-  }
+  // A pair's seed is B's.
+  drive_world(c, files, "A", c.a, c.same_seeds ? pair.seed : c.a.seed, driven, driven.a);
+  drive_world(c, files, "B", c.b, pair.seed, driven, driven.b);
   return driven;
 }
 
@@ -114,19 +138,19 @@ std::span<const NamedPair> first_of(const std::vector<NamedPair>& pairs, size_t 
 
 }  // namespace
 
-std::vector<DrivenPair> drive_worst(const Comparison& c, size_t most) {
+std::vector<DrivenPair> drive_worst(const Comparison& c, const DriveFiles& files, size_t most) {
   std::vector<DrivenPair> out;
-  for (const NamedPair& pair : first_of(c.worst, most)) out.push_back(driven_again(c, pair));
+  for (const NamedPair& pair : first_of(c.worst, most)) out.push_back(driven_again(c, files, pair));
   return out;
 }
 
-std::vector<DrivenPair> drive_newly_failed(const Comparison& c, size_t most) {
+std::vector<DrivenPair> drive_newly_failed(const Comparison& c, const DriveFiles& files, size_t most) {
   std::vector<DrivenPair> out;
   for (const NamedPair& pair : c.newly_failed_names) {
     const bool drawn = std::ranges::any_of(first_of(c.worst, kDrawnPairs), [&](const NamedPair& other) {
       return other.scenario == pair.scenario && other.variant == pair.variant;
     });
-    if (!drawn && out.size() < most) out.push_back(driven_again(c, pair));
+    if (!drawn && out.size() < most) out.push_back(driven_again(c, files, pair));
   }
   return out;
 }
@@ -134,8 +158,12 @@ std::vector<DrivenPair> drive_newly_failed(const Comparison& c, size_t most) {
 void add_drives(drive::Page& page, const Comparison& c, std::span<const DrivenPair> driven) {
   std::set<std::string> told;
   for (const DrivenPair& pair : driven) {
-    if (pair.why_not.empty()) add_pair(page, c, pair);
-    else if (told.insert(pair.why_not).second) page.note("Not drawn over time: " + pair.why_not);
+    if (!pair.a.trace.rows.empty() || !pair.b.trace.rows.empty()) add_pair(page, c, pair);
+    for (const DrivenWorld* world : {&pair.a, &pair.b}) {
+      const bool drawn = !world->trace.rows.empty();
+      if (world->why_not.empty() || !told.insert(world->why_not).second) continue;
+      page.note((drawn ? "Drawn up to where " : "Not drawn over time: ") + world->why_not);
+    }
   }
 }
 

@@ -18,6 +18,7 @@ constexpr size_t kMostRows = 1000000;
 constexpr double kShortestLead = 0.5;   // s, from one car's coming to the next one's
 constexpr double kMostCurvature = 0.2;  // 1/m
 constexpr double kSlow = 3;             // m/s
+constexpr double kHalfLane = 1.75;      // m: of such a road all that is known is where its lane is
 // m/s^2 of speed from row to row, but for changes so small (m/s) that they are noise.
 constexpr double kFastestChange = 15, kSmallChange = 1;
 
@@ -190,6 +191,8 @@ Scenario parse_scenario(std::string_view text, const std::string& name) {
   scenario.purpose = "a course from a table";
   scenario.seconds = seconds;
   scenario.ranges = {{"start_offset", -0.3, 0.3, 0}};
+  scenario.bounds = {{"offset_max", kHalfLane}};
+  if (!table.lead_speed.empty()) scenario.bounds.push_back({"collisions", 0});
   scenario.table = std::make_shared<const CourseTable>(std::move(table));
   return scenario;
 }

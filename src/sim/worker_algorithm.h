@@ -52,9 +52,11 @@ class WorkerAlgorithm : public UserAlgorithm {
   void give_back(std::unique_ptr<AlgorithmWorker> worker) const;
   std::unique_ptr<AlgorithmWorker> start(std::string& description) const;
   void describe(const std::string& description);
+  void tell_once(const std::string& failed, int64_t worlds) const;
 
   WorkerOptions options_;
   mutable std::atomic<bool> hung_ = false;  // a worker did; the time of an update is then not measured
+  mutable std::atomic<bool> told_ = false;  // on_failed_batch
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<AlgorithmWorker>> idle_;
 };

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ struct WorkerOptions {
   double step_timeout = 1;              // s, for one step of all worlds of a worker
   std::string python = "python3";       // what runs scripts
   std::vector<std::string> unset = {};  // variables of the environment that workers do not get
+  // Told once, on any thread, why the worlds of a batch are run again, which may take long.
+  std::function<void(const std::string&)> on_failed_batch = {};
 };
 
 // Python's program that runs a script: `python -u -c kScriptRunner FILE`, or with more arguments

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "sim/outside_trace.h"
 #include "sim/steering-inl.h"
 #include "sim/worker_algorithm.h"
@@ -93,6 +94,7 @@ class WorkerAlgorithm::Batch {
       worlds[first] = {{}, failed};
       return;
     }
+    if (!drive_.stopped()) algorithm_.tell_once(failed, last - first);
     const int64_t middle = first + (last - first) / 2;
     run(first, middle, worlds);
     run(middle, last, worlds);
@@ -172,6 +174,12 @@ class WorkerAlgorithm::Batch {
   const std::array<size_t, kSeenNumbers> places_;
   std::vector<float> rows_;
 };
+
+void WorkerAlgorithm::tell_once(const std::string& failed, int64_t worlds) const {
+  if (!options_.on_failed_batch || told_.exchange(true)) return;
+  options_.on_failed_batch(fmt::format("{} ({} together): such worlds are run again in halves, down to single ones",
+                                       failed, count_of(worlds, "world")));
+}
 
 std::vector<UserWorld> WorkerAlgorithm::run(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
                                             const UserDrive& drive) const {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace sparkpilot::stack {
 namespace {
@@ -238,13 +239,6 @@ std::string step_script(const PlanStep& step) {
       "#!/usr/bin/env bash\n# {}: {}.\n# Done when {}.\nset -euo pipefail\n# shellcheck source=common.sh\n"
       ". \"$(dirname \"${{BASH_SOURCE[0]}}\")/common.sh\"\nbegin {}\n{}end\n",
       step.title, step.size, step.check, step.id, body->text);
-}
-
-// As one word of the shell.
-std::string shell_word(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 }  // namespace
