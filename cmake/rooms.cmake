@@ -163,7 +163,7 @@ function(sparkpilot_room room)
     if(TARGET ops)
       target_link_libraries(${room}_test PRIVATE ops)
     endif()
-    gtest_discover_tests(${room}_test TEST_PREFIX ${room}/ PROPERTIES LABELS unit DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    gtest_discover_tests(${room}_test NO_PRETTY_VALUES TEST_PREFIX ${room}/ PROPERTIES LABELS unit DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endif()
 endfunction()
 
@@ -361,7 +361,7 @@ function(sparkpilot_end_to_end_test test)
     target_compile_definitions(${test} PRIVATE GPU_CHECK="$<TARGET_FILE:gpu_check>")
     add_dependencies(${test} gpu_check)
   endif()
-  gtest_discover_tests(${test} PROPERTIES LABELS e2e DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  gtest_discover_tests(${test} NO_PRETTY_VALUES PROPERTIES LABELS e2e DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endfunction()
 
 # tests/*_test.cc: a program each; with SPARKPILOT_TOGETHER, those that have no main() or operator new of their own are two,

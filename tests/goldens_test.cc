@@ -2,6 +2,8 @@
 // references and with the runtime.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -121,7 +123,13 @@ INSTANTIATE_TEST_SUITE_P(OnnxRuntime, Goldens,
                          ::testing::Values("FastestDet", "dmonitoring_model_2021-06",
                                            "dmonitoring_model_v0.8.9_2021-08", "embedding_model", "hey_comma",
                                            "tinyphysics_b1", "tinyphysics_b4", "ultraface_version-RFB-320_128",
-                                           "ultraface_version-slim-320"));
+                                           "ultraface_version-slim-320"),
+                         [](const auto& of) {
+                           std::string name = of.param;
+                           std::ranges::replace_if(
+                               name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+                           return name;
+                         });
 
 }  // namespace goldens_test
 }  // namespace sparkpilot

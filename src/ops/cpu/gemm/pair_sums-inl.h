@@ -9,11 +9,10 @@
 
 #include "ops/cpu/gemm/load_weights-inl.h"
 
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
 namespace HWY_NAMESPACE {
-
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 
 // The sums of kRows rows and kEights times eight columns. Even lanes of a vector hold the sums over depths 0, 2, 4...,
 // odd lanes over 1, 3, 5... of each call of add().
@@ -89,10 +88,9 @@ struct PairSums {
   }
 };
 
-#endif
-
 }  // namespace HWY_NAMESPACE
 }  // namespace sparkpilot
 HWY_AFTER_NAMESPACE();
+#endif
 
 #endif  // SPARKPILOT_PAIR_SUMS_INL_H_
