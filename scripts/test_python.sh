@@ -15,9 +15,10 @@ for module in build/python/sparkpilot/_core.*.so; do
   }
 done
 if [ $# -eq 0 ]; then
-  echo "== the environment by ctypes, and the NumPy example of an algorithm"
+  echo "== the environment by ctypes, and algorithms in NumPy"
   "$python" tests/sim_env_gym_test.py build/libsparkpilot_sim.so
-  SPARKPILOT_TEST_PYTHON=$python build/e2e_test --gtest_brief=1 --gtest_filter=SimAlgorithm.TheExampleInNumPyDrivesNearlyAsTheBuiltInOne
+  SPARKPILOT_TEST_PYTHON=$python build/e2e_test --gtest_brief=1 \
+    --gtest_filter='SimAlgorithm.*NumPy*:SimAlgorithm.AnOutput*:SimTinyPhysicsScript.OneController*'
   echo "== the list of what a package is made of, by SPDX's tools"
   "$python" tests/sbom_test.py
 fi

@@ -30,6 +30,17 @@ inline void forget_settings() {
   setenv("XDG_CACHE_HOME", "/dev/null", 1);  // where nothing can be stored
 }
 
+// A Python that has NumPy: the one that is named for tests, the first on the path, or the distribution's. Empty: none.
+inline std::string python_with_numpy() {
+  const char* named = std::getenv("SPARKPILOT_TEST_PYTHON");
+  for (const std::string& python :
+       {std::string(named ? named : ""), std::string("python3"), std::string("/usr/bin/python3")}) {
+    if (!python.empty() && std::system(("'" + python + "' -c 'import numpy' >/dev/null 2>&1").c_str()) == 0)
+      return python;
+  }
+  return {};
+}
+
 // Runs the program with `arguments` as a shell reads them; `before` goes in front (ulimit, environment).
 inline ProgramResult run_program(const std::string& arguments, const std::string& before = {}) {
   forget_settings();

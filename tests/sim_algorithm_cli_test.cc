@@ -97,12 +97,6 @@ class SimAlgorithm : public ::testing::Test {
     EXPECT_GT(guilty, 0);
     EXPECT_LT(guilty, static_cast<int>(run.rows.size()));
   }
-  // Empty if there is none.
-  static std::string python_with_numpy() {
-    const char* python = std::getenv("SPARKPILOT_TEST_PYTHON");
-    const std::string with = python ? python : "python3";
-    return std::system((with + " -c 'import numpy' 2>/dev/null").c_str()) == 0 ? with : "";
-  }
   // A speed that a few of the worlds of kCurves are above.
   double limit(const sim::Results& good, size_t above) const {
     std::vector<double> speeds;
@@ -377,7 +371,7 @@ TEST_F(SimAlgorithm, AnOutputThatIsNotThereIsNamed) {
             std::string::npos)
       << single.rows[0].reason;
   const std::string python = python_with_numpy();
-  if (python.empty()) GTEST_SKIP() << "no NumPy: arrays are not tested";
+  if (python.empty()) GTEST_SKIP() << "no Python has NumPy: arrays are not tested";
   write_text(folder / "batch.py", "def reset(*a): pass\ndef update_batch(seen, out): out.torque = 0.1\n");
   const sim::Results batch = run("batch", "--quiet --scenarios curve_firm " + script(folder / "batch.py"),
                                  "SPARKPILOT_PYTHON='" + python + "'");
@@ -449,7 +443,7 @@ TEST_F(SimAlgorithm, APageOfAComparisonDrawsWhatFilesDrove) {
 
 TEST_F(SimAlgorithm, TheExampleInNumPyDrivesNearlyAsTheBuiltInOne) {
   const std::string with = python_with_numpy();
-  if (with.empty()) GTEST_SKIP() << "Python has no NumPy";
+  if (with.empty()) GTEST_SKIP() << "no Python has NumPy";
   const sim::Results ours = run("ours", kCurves + std::string("--algorithm lateral_pid"));
   const sim::Results theirs =
       run("theirs", kCurves + script(kTree / "examples/lateral_pid.py"), "SPARKPILOT_PYTHON='" + with + "'");

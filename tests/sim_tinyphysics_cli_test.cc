@@ -223,8 +223,58 @@ TEST_F(SimTinyPhysicsScript, TheGuiltyRoutesAreNamed) {
   }
 }
 
+// One object for all routes of a batch, on NumPy's arrays.
+constexpr const char* kBatchPidScript = R"(import numpy as np
+
+class BatchController:
+  def __init__(self, routes):
+    self.p, self.i, self.d = 0.195, 0.100, -0.053
+    self.error_integral, self.prev_error = np.zeros(routes), np.zeros(routes)
+    self.first = None
+
+  def update(self, target_lataccel, current_lataccel, state, future_plan):
+    assert target_lataccel.shape == self.prev_error.shape == state.v_ego.shape and future_plan.lataccel.shape[1] == 49
+    there = np.arange(49) < future_plan.rows[:, None]
+    for column in future_plan[:4]:
+      assert (np.isfinite(column) == there).all()
+    if self.first is None:
+      self.first, self.kept = target_lataccel, target_lataccel.copy()
+    assert (self.first == self.kept).all()
+    error = target_lataccel - current_lataccel
+    self.error_integral += error
+    error_diff = error - self.prev_error
+    self.prev_error = error
+    return self.p * error + self.i * self.error_integral + self.d * error_diff
+)";
+TEST_F(SimTinyPhysicsScript, OneControllerOfABatchIsAsOneOfEachRoute) {
+  const std::string python = python_with_numpy(), before = "SPARKPILOT_PYTHON='" + python + "'";
+  if (python.empty()) GTEST_SKIP() << "no Python has NumPy";
+  for (const char* set : {"", "--set p=0.3 "}) {
+    const std::string more = std::string(set) + "--threads ";
+    const json built_in =
+        parsed("sim tinyphysics " + kPlant + routes() + "--seed-path 'routes/{name}' --batch 4 " + more + "1");
+    for (const char* threads : {"1", "2"}) {
+      const json script = parsed(with("batch.py", kBatchPidScript) + more + threads, before);
+      EXPECT_EQ(script["routes"], built_in["routes"]);
+      EXPECT_EQ(script["parameters"]["p"], built_in["parameters"]["p"]);
+    }
+  }
+  for (const auto& [what, reason] :
+       {std::pair("return 0.0", "update returned no array, expected one of shape ("),
+        {"return np.zeros(9)", "update returned an array of shape (9,), expected one of shape ("},
+        {"raise KeyError('all')", "KeyError: 'all' (batch.py, line "}}) {
+    std::string text = kBatchPidScript;
+    text.replace(text.find("    error = "), 0, std::string("    ") + what + "\n");
+    const ProgramResult result = run_program(with("batch.py", text) + "--threads 1 --json", before);
+    EXPECT_EQ(result.code, 4) << result.err;
+    const json done = json::parse(result.out);
+    EXPECT_EQ(done["routes_failed"], 5);
+    EXPECT_NE(done["routes"][0]["failed"].get<std::string>().find(reason), std::string::npos) << done["routes"][0];
+  }
+}
+
 TEST_F(SimTinyPhysicsScript, SaysWhatIsNoController) {
-  expect_usage_error(with("a.py", "x = 1\n"), "a.py: TypeError: expected a class Controller");
+  expect_usage_error(with("a.py", "x = 1\n"), "a.py: TypeError: expected a class Controller or BatchController");
   expect_usage_error(with("a.py", "class Controller:\n  pass\n"), "expected Controller to have a method update");
   expect_usage_error(with("a.py", "class Controller(:\n"), "a.py: SyntaxError");
   expect_usage_error(with("a.py", "import sys\nsys.exit(7)\n"), "a.py: exit code 7");

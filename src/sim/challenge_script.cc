@@ -24,7 +24,8 @@ void show(const ChallengeInput& in, double* row) {
   row[kRowCount] = static_cast<double>(std::min(in.plan.lataccel.size(), kAheadRows));
   double* to = row + kAheadAt;
   for (const auto& column : {in.plan.lataccel, in.plan.roll_lataccel, in.plan.v_ego, in.plan.a_ego}) {
-    std::ranges::copy(column.first(std::min(column.size(), kAheadRows)), to);
+    std::fill(std::ranges::copy(column.first(std::min(column.size(), kAheadRows)), to).out, to + kAheadRows,
+              std::numeric_limits<double>::quiet_NaN());
     to += kAheadRows;
   }
   row[kAction] = std::numeric_limits<double>::quiet_NaN();
