@@ -2,13 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
+#include "adapters/load_model.h"
 #include "adapters/test_models.h"
 #include "base/test_error.h"
+#include "base/test_files.h"
 #include "grad/differentiate.h"
 #include "passes/rebatch.h"
+#include "sparkpilot/onnx.h"
 
 namespace sparkpilot::testing {
 namespace {
@@ -301,6 +306,23 @@ TEST(Norms, TheExactFormHoldsWhereTheAdapterCancelsTheWeights) {
   const Tensor expected = norm_of(w, layers[0], adapter, mine);
   EXPECT_LE(distance(renewed(applied.norms[0], mine, NormForm::exact), expected), 1e-3);
   EXPECT_GE(distance(renewed(applied.norms[0], mine, NormForm::factored), expected), 0.1);
+}
+
+// Weights beside a model are the model's.
+TEST(ModelHash, TellsExternalDataApart) {
+  const TempFolder folder;
+  Graph g;
+  g.opsets[""] = 17;
+  Builder b(g);
+  const ValueId x = b.input("x", DType::f32, {1, 32});
+  b.output(b.add("MatMul", {x, b.constant(random_tensor({32, 32}, 1), "w")}), "y");
+  const std::filesystem::path file = folder / "m.onnx", data = folder / "m.onnx.data";
+  save_onnx(g, file, {.external_data = true});
+  EXPECT_EQ(files_of(parse_model_name(file)), (std::vector<std::filesystem::path>{file, data}));
+  const uint64_t before = model_hash(file);
+  EXPECT_EQ(model_hash(file), before);
+  std::fstream(data, std::ios::in | std::ios::out | std::ios::binary).write("\1", 1);
+  EXPECT_NE(model_hash(file), before);
 }
 
 TEST(Sizes, FitTheirBudget) {

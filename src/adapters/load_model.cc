@@ -7,6 +7,7 @@
 #include "adapters/merge.h"
 #include "base/error.h"
 #include "base/file_hash.h"
+#include "onnx/external_files.h"
 #include "onnx/import.h"
 
 namespace sparkpilot {
@@ -67,6 +68,7 @@ Graph load_model(const fs::path& text, std::vector<fs::path>* files) {
 
 std::vector<fs::path> files_of(const ModelName& model) {
   std::vector<fs::path> out{model.file};
+  for (fs::path& file : external_files(model.file)) out.push_back(std::move(file));
   for (const ModelName::Part& part : model.adapters) {
     for (const fs::path& file : adapter_files(part.folder)) out.push_back(file);
   }

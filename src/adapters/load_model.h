@@ -34,7 +34,7 @@ Graph load_model(const std::filesystem::path& text, std::vector<std::filesystem:
 // Merges the adapters into a model that was read.
 void merge_named(Graph& base, const std::vector<ModelName::Part>& adapters);
 
-// The files that load_model() reads, but for external data.
+// The files that load_model() reads.
 std::vector<std::filesystem::path> files_of(const ModelName& model);
 // A hash of their bytes and of the scales: distinguishes models of the same name.
 uint64_t model_hash(const std::filesystem::path& text);

@@ -1,4 +1,5 @@
 #include "onnx/import.h"
+#include "onnx/external_files.h"
 
 #include <gtest/gtest.h>
 
@@ -329,6 +330,41 @@ class ExternalData : public ::testing::Test {
 };
 
 TEST_F(ExternalData, IsReadBesideTheModel) { EXPECT_EQ(load("inner/w.bin"), ""); }
+
+// Wherever a model has tensors: what is found without loading is what loading reads.
+TEST_F(ExternalData, IsFoundWithoutLoading) {
+  EXPECT_EQ(load("inner/w.bin"), "");
+  std::vector<fs::path> read;
+  load_onnx(folder_ / "model.onnx", read);
+  EXPECT_EQ(read, (std::vector<fs::path>{folder_ / "model.onnx", folder_ / "inner/w.bin"}));
+  EXPECT_EQ(external_files(folder_ / "model.onnx"), std::vector<fs::path>{folder_ / "inner/w.bin"});
+  onnx::ModelProto model;
+  const auto name = [&](onnx::TensorProto* tensor, const char* location) {
+    write(folder_ / location, "1234");
+    tensor->set_data_location(onnx::TensorProto::EXTERNAL);
+    auto* entry = tensor->add_external_data();
+    entry->set_key("location");
+    entry->set_value(location);
+  };
+  auto* attribute = model.mutable_graph()->add_node()->add_attribute();
+  name(attribute->mutable_t(), "t");
+  name(attribute->add_tensors(), "s");
+  name(attribute->mutable_g()->add_initializer(), "g");
+  name(attribute->add_graphs()->add_node()->add_attribute()->mutable_t(), "h");
+  name(attribute->mutable_sparse_tensor()->mutable_values(), "v");
+  name(model.add_functions()->add_node()->add_attribute()->mutable_t(), "f");
+  name(model.mutable_graph()->add_sparse_initializer()->mutable_indices(), "i");
+  name(model.mutable_graph()->add_initializer(), "t");
+  write(folder_ / "all.onnx", model.SerializeAsString());
+  std::vector<fs::path> all;
+  for (const char* each : {"f", "g", "h", "i", "s", "t", "v"}) all.push_back(folder_ / each);
+  EXPECT_EQ(external_files(folder_ / "all.onnx"), all);
+  name(model.mutable_graph()->add_initializer(), "../outside");
+  write(folder_ / "all.onnx", model.SerializeAsString());
+  EXPECT_EQ(external_files(folder_ / "all.onnx"), std::vector<fs::path>());
+  EXPECT_EQ(external_files(folder_ / "inner/w.bin"), std::vector<fs::path>());
+  EXPECT_EQ(external_files(folder_ / "absent"), std::vector<fs::path>());
+}
 
 // Bools become 0 and 1, what shares their bytes does not.
 TEST_F(ExternalData, BoolsDoNotChangeWhatOthersRead) {
