@@ -159,12 +159,12 @@ TEST_F(Cli, ModelQuantizeStoresWeightsInEightAndFourBits) {
   };
   const json eight = report_of("--fp8"), four = report_of("--fp4");
   EXPECT_EQ(keys(four),
-            (Keys{"file", "file_bytes", "opset", "weight_bytes", "fp32_weight_bytes", "samples", "compared",
+            (Keys{"file", "file_bytes", "opset", "weight_bytes", "kept_weight_bytes", "samples", "compared",
                   "worst_sample_relative_l2", "likely_worst_relative_l2", "independent_samples", "outputs", "layers"}));
   EXPECT_EQ(eight["opset"], 19);
   EXPECT_EQ(four["opset"], 23);
   EXPECT_LT(four["weight_bytes"], eight["weight_bytes"]);
-  EXPECT_LT(eight["weight_bytes"], eight["fp32_weight_bytes"]);
+  EXPECT_LT(eight["weight_bytes"], eight["kept_weight_bytes"]);
   EXPECT_GT(four["outputs"][0]["relative_l2"], eight["outputs"][0]["relative_l2"]);
   EXPECT_GT(eight["outputs"][0]["relative_l2"], 0);
   // The file is what the precision computes.
@@ -179,7 +179,7 @@ TEST_F(Cli, ModelQuantizeStoresWeightsInEightAndFourBits) {
 
   const json target = report_of("--fp4 --target-error 0.02");
   EXPECT_LE(target["outputs"][0]["relative_l2"], 0.02);
-  EXPECT_LT(target["weight_bytes"], target["fp32_weight_bytes"]);
+  EXPECT_LT(target["weight_bytes"], target["kept_weight_bytes"]);
   EXPECT_GT(target["weight_bytes"], four["weight_bytes"]);
   EXPECT_TRUE(target["layers"][0].contains("alone_in_fp8_relative_l2"));
   EXPECT_LE(target["likely_worst_relative_l2"], 0.02);
@@ -709,8 +709,7 @@ TEST_F(Cli, BenchMeasures) {
 
 TEST_F(Cli, BenchLooksAtEveryFileFirst) {
   write_text(folder.file("bad.onnx"), "no model");
-  const ProgramResult result =
-      run_program("bench " + policy() + " '" + folder.file("bad.onnx") + "' --runs 10000000");
+  const ProgramResult result = run_program("bench " + policy() + " '" + folder.file("bad.onnx") + "' --runs 10000000");
   EXPECT_EQ(result.code, 2);  // long before the first model's runs have finished
   EXPECT_NE(result.err.find("bad.onnx"), std::string::npos) << result.err;
   write_text(folder.file("other.onnx"), model({node("Relu", "relu", {"x"}, "y")}));
@@ -889,6 +888,12 @@ TEST_F(Cli, AFailedCheckIsCodeFour) {
   const ProgramResult result = run_program("model check --quick --json '" + folder.file("infinite.onnx") + "'");
   EXPECT_EQ(result.code, 4) << result.err;
   EXPECT_EQ(json::parse(result.out)["outputs"][0]["not_finite"], 2);
+  // Beside the reference it is right, and said to be nothing that could be compared.
+  const std::string word = "2 of its numbers are NaN or infinite on both sides";
+  EXPECT_NE(run_program("model check '" + folder.file("infinite.onnx") + "'").err.find(word), std::string::npos);
+  const ProgramResult both =
+      run_program("compare --precision fp32,bf16 --emulate '" + folder.file("infinite.onnx") + "'");
+  EXPECT_NE(both.err.find("2 of 2 numbers are NaN or infinite on both sides"), std::string::npos) << both.err;
   const json run = parsed("run '" + folder.file("infinite.onnx") + "'");
   EXPECT_EQ(run["outputs"][0]["not_finite"], 2);
   for (const char* key : {"mean", "deviation", "min", "max"}) EXPECT_TRUE(run["outputs"][0][key].is_null()) << key;

@@ -39,7 +39,7 @@ TEST_F(CompareCli, ReportsResultsAndSpeed) {
             (Keys{"name", "file", "precision", "threads", "load_ms", "peak_memory_bytes", "arena_bytes", "runs",
                   "mean_ms", "p50_ms", "p99_ms", "min_ms", "time_ratio", "outputs", "not_compared", "layers"}));
   EXPECT_EQ(keys(fp16["time_ratio"]), (Keys{"median", "low", "high", "rounds"}));
-  EXPECT_EQ(keys(fp16["outputs"][0]), (Keys{"name", "of", "elements", "not_finite", "max_abs", "relative_l2", "cosine",
+  EXPECT_EQ(keys(fp16["outputs"][0]), (Keys{"name", "of", "elements", "not_finite", "not_finite_on_both", "max_abs", "relative_l2", "cosine",
                                             "worst_sample_relative_l2"}));
   const ProgramResult text = run_program("compare " + policy() + " --precision fp32,fp16 --threads 1,2 --rounds 5");
   EXPECT_EQ(text.code, 0) << text.err;
@@ -87,7 +87,7 @@ TEST_F(CompareCli, BisectNamesTheNode) {
   const json found = json::parse(document.out);
   EXPECT_EQ(keys(found), (Keys{"max_relative_l2", "runs", "values", "sample", "fault"}));
   EXPECT_EQ(keys(found["fault"]),
-            (Keys{"value", "nodes", "before", "elements", "not_finite", "max_abs", "relative_l2", "cosine"}));
+            (Keys{"value", "nodes", "before", "elements", "not_finite", "not_finite_on_both", "max_abs", "relative_l2", "cosine"}));
   const ProgramResult same = run_program("compare " + policy() + " " + policy() + " --threads 1 --bisect");
   EXPECT_EQ(same.code, 0) << same.out;
   EXPECT_NE(same.out.find("no output differs"), std::string::npos);

@@ -328,13 +328,13 @@ TEST_F(CompareRoute, QuantizesToAPlanError) {
   };
   const json all = run(quantize("--budget 1G")), free = run(quantize("--target-plan-error 1000"));
   EXPECT_EQ(free["samples"], 6);
-  EXPECT_EQ(all["weight_bytes"], all["fp32_weight_bytes"]) << "nothing had to go";
+  EXPECT_EQ(all["weight_bytes"], all["kept_weight_bytes"]) << "nothing had to go";
   const double most = free["worst_sample_plan_error_m"];
   EXPECT_GT(most, 0);
   const json kept = run(quantize("--target-plan-error " + std::to_string(most / 2)));
   EXPECT_LE(kept["worst_sample_plan_error_m"].get<double>(), most / 2);
   EXPECT_GT(kept["weight_bytes"], free["weight_bytes"]);
-  EXPECT_LT(kept["weight_bytes"], kept["fp32_weight_bytes"]);
+  EXPECT_LT(kept["weight_bytes"], kept["kept_weight_bytes"]);
   EXPECT_GE(kept["layers"][0]["alone_in_fp8_plan_error_m"], 0);
 
   expect_refused(run_program(quantize("--target-plan-error 1 --target-error 1")), "give one of them");

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the commands of a page of docs/tutorial as a reader would: tutorial_test.py SPARKPILOT PAGE
 
-The page's `sh` blocks are one script for bash, in an empty folder with the model beside it.
+The page's `sh` blocks are one script for bash, in an empty folder with the model beside it. A line of the output that the page
+quotes with metres must come, with as many (to a tenth, as processors round differently).
 """
 
 import os
@@ -21,6 +22,13 @@ def script_of(page):
     return "set -euo pipefail\nset -x\n" + "\n".join(blocks)
 
 
+def wrong_quotes(page, output):
+    for text, metres in re.findall(r"`([^`\n]+: )([\d.]+) m`", page.read_text()):
+        said = re.search(re.escape(text) + r"([\d.]+) m", output)
+        if said is None or abs(float(said[1]) - float(metres)) > 0.1 * float(metres):
+            yield f"{text}{metres} m: it was {said[1] + ' m' if said else 'never said'}"
+
+
 def main():
     program, page = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
@@ -34,6 +42,9 @@ def main():
         if done.returncode != 0:
             print(done.stdout)
             sys.exit(f"{page}: exit code {done.returncode}")
+        if wrong := list(wrong_quotes(page, done.stdout)):
+            print(done.stdout)
+            sys.exit(f"{page}: {'; '.join(wrong)}")
 
 
 main()

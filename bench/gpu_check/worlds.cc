@@ -140,8 +140,8 @@ Json check_stepped(bool torque, const Options& options, std::vector<std::string>
           {"cpu_time_to_gpu", median(ratios)}};
 }
 
-// Files whose networks are of TinyPhysics' kind.
-std::vector<Network> plants(const Options& options) {
+// Files whose networks are of TinyPhysics' kind; of the others `no_plants` has the reasons.
+std::vector<Network> plants(const Options& options, Json& no_plants) {
   std::vector<Network> out;
   if (options.models.empty()) return out;
   for (const Network& network : networks(options)) {
@@ -150,7 +150,8 @@ std::vector<Network> plants(const Options& options) {
       Graph graph = network.load();
       sim::plant_network(graph, network.name, 1);
       out.push_back(network);
-    } catch (const Error&) {  // it is no such network, or `networks` says what is wrong with the file
+    } catch (const Error& error) {
+      no_plants.push_back({{"file", network.name}, {"why", error.what()}});
     }
   }
   return out;
@@ -233,11 +234,12 @@ Outcome check_worlds(const Options& options, const Json& go_on) {
     stepped.push_back(torque);
     names.push_back(name);
   }
-  const std::vector<Network> learned = plants(options);
+  Json no_plants = Json::array();
+  const std::vector<Network> learned = plants(options, no_plants);
   for (const Network& network : learned) names.push_back(network.name + " pid");
   const auto held = GpuDevice::open(options.ordinal);
   const ThreadScope threads(available_processors());
-  return each_of(options, go_on, "kinds", names, [&](size_t i, std::vector<std::string>& failures) {
+  Outcome out = each_of(options, go_on, "kinds", names, [&](size_t i, std::vector<std::string>& failures) {
     const size_t by_steps = all.size(), by_network = by_steps + stepped.size();
     Json figures = i < by_steps     ? check_world(all[i], options, failures)
                    : i < by_network ? check_stepped(stepped[i - by_steps], options, failures)
@@ -245,6 +247,8 @@ Outcome check_worlds(const Options& options, const Json& go_on) {
     figures["kind"] = names[i];
     return figures;
   });
+  out.figures["no_plants"] = std::move(no_plants);
+  return out;
 }
 
 }  // namespace sparkpilot::gpu_check

@@ -212,6 +212,8 @@ class Session {
   LoadTimes load_times() const;
   int threads() const;          // of the plan in use
   int64_t arena_bytes() const;  // activations, outputs and scratch of the plan in use
+  // Of the constants that the nodes of the plan in use read, in the types that it stores them in.
+  int64_t weight_bytes() const;
 
  private:
   struct Impl;

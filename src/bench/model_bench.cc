@@ -73,14 +73,6 @@ std::vector<ThreadTrial> try_threads(const std::filesystem::path& file, const Be
   return trials;
 }
 
-int64_t constant_bytes(const Graph& graph) {
-  int64_t bytes = 0;
-  for (int i = 0; i < graph.value_count(); ++i) {
-    if (const Tensor* constant = graph.constant(ValueId{i})) bytes += constant->bytes();
-  }
-  return bytes;
-}
-
 // A GPU's limits say nothing of the nodes that were left to the CPU: these get no share, and do not count.
 Roofline set_roofline_of_gpu(Profile& profile, const Peak& peak) {
   std::vector<NodeProfile*> nodes;
@@ -177,11 +169,10 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
   {
     const PeakMemory memory;
     const int64_t start = now_ns();
-    Graph graph = load_model(file, &files);
-    result.weight_bytes = constant_bytes(graph);
-    Session session(std::move(graph), session_options);
+    Session session(load_model(file, &files), session_options);
     result.notes = bind_open_dimensions(session, options.batch);
     session.compile();
+    result.weight_bytes = session.weight_bytes();
     const Session::LoadTimes times = session.load_times();
     result.ptx_ms = times.ptx_ms;
     result.tuning_ms = times.tuning_ms;

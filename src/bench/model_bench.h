@@ -51,7 +51,7 @@ struct ModelBench {
   double load_ms = 0;                        // from the file until ready for the first run, without these two
   double ptx_ms = 0, tuning_ms = 0;          // Session::LoadTimes
   std::optional<int64_t> peak_memory_bytes;  // of the process while loading and running, minus its memory before
-  int64_t weight_bytes = 0;                  // constants of the model as its file holds them
+  int64_t weight_bytes = 0;                  // Session::weight_bytes()
   double flops = 0;                          // one run; a multiply-add is two
   double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h. Of a GPU's nodes, where it ran on one
   std::string roofline_limit;                // the main limit; empty if none is known

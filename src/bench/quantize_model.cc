@@ -5,6 +5,7 @@
 
 #include "bench/summary.h"
 #include "onnx/export.h"
+#include "passes/exact_halves.h"
 #include "passes/pass.h"
 #include "tensor/difference.h"
 
@@ -75,6 +76,7 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
   constexpr int kMinOpset = 13;  // for scales per channel
   int8.graph.opsets[""] = std::max(kMinOpset, int8.graph.opsets[""]);
   drop_dead(int8.graph);
+  store_exact_halves(int8.graph);
   result.opset = save_onnx(int8.graph, to, {.keep = read});
   return result;
 }
@@ -111,12 +113,13 @@ StoredModel store_model(const std::filesystem::path& from, const std::filesystem
       std::ranges::any_of(small.layers, [](const SmallLayer& l) { return l.format == WeightFormat::fp4; });
   result.layers = std::move(small.layers);
   result.bytes = small.bytes;
-  result.f32_bytes = small.f32_bytes;
+  result.kept_bytes = small.kept_bytes;
   result.error = small.error;
   result.likely_worst = small.likely_worst;
   result.not_finite = std::move(small.not_finite);
   small.graph.opsets[""] = std::max(four ? 23 : 19, small.graph.opsets[""]);
   drop_dead(small.graph);
+  store_exact_halves(small.graph);
   result.opset = save_onnx(small.graph, to, {.keep = read});
   return result;
 }

@@ -45,7 +45,7 @@ struct StoredModel {
   size_t samples = 0, compared = 0;
   int opset = 0;
   std::vector<SmallLayer> layers;
-  int64_t bytes = 0, f32_bytes = 0;     // of all constants that products read
+  int64_t bytes = 0, kept_bytes = 0;    // of all constants that products read; if none was changed
   std::optional<double> error = {};     // SmallGraph::error
   LikelyWorst likely_worst = {};        // SmallGraph::likely_worst
   std::vector<QuantizedError> outputs;  // on what was held out; infinite where they hold NaN in f32

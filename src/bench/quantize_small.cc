@@ -10,6 +10,7 @@
 #include "bench/summary.h"
 #include "ir/infer.h"
 #include "passes/edit.h"
+#include "passes/exact_halves.h"
 #include "tensor/difference.h"
 #include "tensor/small_floats.h"
 
@@ -76,7 +77,7 @@ class Choosing {
       progress("measuring each layer", static_cast<double>(done++) / static_cast<double>(all_.size()));
       SmallLayer& layer = layers.at(id);
       double error = 0, last_price = 0;
-      int64_t bytes = layer.f32_bytes;
+      int64_t bytes = layer.kept_bytes;
       for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::fp4}) {
         if (format > least) break;
         const double alone = std::ranges::max(errors_of({{id, format}}, kLook));
@@ -190,15 +191,18 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
     if (!graph.node(id).op->traits.product || graph.node(id).inputs.size() < 2) continue;
     const Tensor* weights = graph.constant(graph.node(id).inputs[1]);
     if (!weights) continue;
-    out.f32_bytes += weights->bytes();
-    layers[id] = {.name = graph.label(id), .bytes = weights->bytes(), .f32_bytes = weights->bytes(), .alone = {}};
+    const bool in_f32 = weights->dtype() == DType::f32;
+    const DType kept = in_f32 ? exact_type(*weights) : weights->dtype();
+    const int64_t bytes = storage_bytes(kept, weights->elements());
+    out.kept_bytes += bytes;
+    layers[id] = {.name = graph.label(id), .kept_as = kept, .bytes = bytes, .kept_bytes = bytes, .alone = {}};
   }
   Choosing choosing(graph, samples, settings, all);
   const auto bytes_with = [&](const Formats& plan) {
     int64_t bytes = 0;
     for (const auto& [id, layer] : layers) {
       const auto at = plan.find(id);
-      bytes += at == plan.end() ? layer.f32_bytes : choosing.bytes_of(id, at->second);
+      bytes += at == plan.end() ? layer.kept_bytes : choosing.bytes_of(id, at->second);
     }
     return bytes;
   };
@@ -233,7 +237,7 @@ SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallS
       }
       errors = choosing.errors_of(after(moves, 1), samples.count);
       fail(
-          "an error of at most {} leaves no weights in less than 32 bits: {} alone in fp8 gives up to {:.3g} on these "
+          "an error of at most {} leaves no weights in 8 bits: {} alone in fp8 gives up to {:.3g} on these "
           "samples, likely {:.3g} on others",
           *settings.target_error, graph.label(moves[0].node), std::ranges::max(errors),
           likely_worst(errors, samples.groups).error);

@@ -18,7 +18,7 @@ namespace sparkpilot {
 
 struct SmallSettings {
   Precision precision = Precision::fp8;  // fp8 or fp4: the least that a weight may get
-  std::set<std::string> exclude = {};    // names of nodes and ops whose weights stay in f32
+  std::set<std::string> exclude = {};    // names of nodes and ops whose weights stay as they are
   // The error of one sample: of the last runs of both sessions, which have the model's outputs and the same inputs.
   // Empty: the largest relative L2 of an output, infinite if one holds NaN.
   std::function<double(const Session& got, const Session& expected)> error = {};
@@ -34,7 +34,8 @@ struct SmallSettings {
 struct SmallLayer {
   std::string name;
   WeightFormat format = WeightFormat::f32;  // as chosen
-  int64_t bytes = 0, f32_bytes = 0;         // of its weights with their scales; as f32
+  DType kept_as = DType::f32;               // if it is not changed: exact_type()
+  int64_t bytes = 0, kept_bytes = 0;        // of its weights with their scales; if it is not changed
   bool rounds_input = false;                // what it reads is rounded to E4M3, too
   std::map<WeightFormat, double> alone;     // the largest error of a sample with only this one stored so; if measured
 };
@@ -54,7 +55,7 @@ LikelyWorst likely_worst(std::span<const double> errors, std::span<const size_t>
 struct SmallGraph {
   Graph floats, graph;  // the same inputs, outputs and metadata
   std::vector<SmallLayer> layers;
-  int64_t bytes = 0, f32_bytes = 0;  // of all constants that products read
+  int64_t bytes = 0, kept_bytes = 0;  // of all constants that products read; if none was changed
   std::optional<double> error = {};  // the largest of a sample, if a target or a budget was set
   LikelyWorst likely_worst = {};     // if there is `error`
   std::string not_finite = {};       // not_finite_weights()

@@ -215,6 +215,19 @@ std::vector<std::string> beyond(const CompareFlags& flags, const compare::Models
   return lines;
 }
 
+// NaN on both sides is no difference, and no agreement either.
+void tell_of_what_is_not_finite(const compare::ModelsComparison& comparison) {
+  std::set<std::string> told;
+  for (const compare::VariantResult& v : comparison.variants) {
+    for (const compare::OutputDifference& output : v.outputs) {
+      const Difference& d = output.difference;
+      if (d.both_alike == 0 || !told.insert(output.name).second) continue;
+      note(fmt::format("output \"{}\": {} of {} numbers are NaN or infinite on both sides, which is no difference",
+                       output.name, d.both_alike, d.elements));
+    }
+  }
+}
+
 int route(const Program& program, const CompareFlags& flags, const DriveLimits& limits) {
   CompareRouteFlags of_route = flags.route;
   of_route.precisions = flags.precisions;
@@ -260,6 +273,7 @@ int compare_files(const Program& program, const CompareFlags& flags) {
     if (!program.quiet) {
       for (const std::string& text : comparison.notes) note(text);
       if (program.emulate) note("--emulate: for accuracy only, nothing was timed");
+      tell_of_what_is_not_finite(comparison);
     }
     print_report(comparison);
   }

@@ -195,6 +195,10 @@ int check_model_file(const Program& program, const ModelFlags& flags) {
                painted(name(output.outcome), failed ? Paint::bad
                                              : good ? Paint::good
                                                     : Paint::bold)});
+    if (!program.quiet && good && output.not_finite > 0) {
+      note(fmt::format("output \"{}\": {} of its numbers are NaN or infinite on both sides, which is no difference",
+                       output.name, output.not_finite));
+    }
     if (!program.quiet && !failed && !good) {
       note(fmt::format(
           "output \"{}\": rounding alone changes it by as much on these inputs, so they prove nothing about it",

@@ -7,12 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "adapters/load_model.h"
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/with_file.h"
 #include "bench/calibration.h"
 #include "bench/quantize_model.h"
-#include "base/byte_size.h"
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -77,6 +78,11 @@ void print_report(const QuantizeFlags& flags, const QuantizedModel& model, std::
 }
 
 constexpr const char* kFormats[] = {"fp32", "fp8", "fp4"};
+// What a layer's weights are in the file.
+std::string format_of(const SmallLayer& layer) {
+  if (layer.format != WeightFormat::f32) return kFormats[static_cast<size_t>(layer.format)];
+  return layer.kept_as == DType::f16 ? "fp16" : layer.kept_as == DType::bf16 ? "bf16" : "fp32";
+}
 
 int64_t layers_that_round(const StoredModel& model) {
   return std::ranges::count_if(model.layers, [](const SmallLayer& layer) { return layer.rounds_input; });
@@ -106,8 +112,7 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
     for (size_t i = 0; i < std::min(kWorst, measured.size()); ++i) {
       const auto& alone = measured[i].alone;
       const auto at = [&](WeightFormat f) { return alone.contains(f) ? cost_text(alone.at(f)) : "-"; };
-      worst.add({measured[i].name, kFormats[static_cast<size_t>(measured[i].format)], at(WeightFormat::fp8),
-                 at(WeightFormat::fp4)});
+      worst.add({measured[i].name, format_of(measured[i]), at(WeightFormat::fp8), at(WeightFormat::fp4)});
     }
     print(worst.str() + "\n");
   }
@@ -122,9 +127,9 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
   const std::string rounded =
       flags.calibration.empty() ? "" : fmt::format(" ({} read activations in fp8)", layers_that_round(model));
   print(fmt::format(
-      "{}  {}, opset {}; weights {} of {}: {} layers in fp4, {} in fp8{}, {} in fp32; {} samples, {} compared\n",
-      flags.out, bytes ? human_bytes(*bytes) : "-", model.opset, human_bytes(model.bytes), human_bytes(model.f32_bytes),
-      counts[2], counts[1], rounded, counts[0], model.samples, model.compared));
+      "{}  {}, opset {}; weights {} of {}: {} layers in fp4, {} in fp8{}, {} kept; {} samples, {} compared\n",
+      flags.out, bytes ? human_bytes(*bytes) : "-", model.opset, human_bytes(model.bytes),
+      human_bytes(model.kept_bytes), counts[2], counts[1], rounded, counts[0], model.samples, model.compared));
 }
 
 Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
@@ -132,10 +137,10 @@ Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional
   const char* const unit = flags.target_plan_error ? "plan_error_m" : "relative_l2";
   for (const SmallLayer& layer : model.layers) {
     Json row{{"name", layer.name},
-             {"format", kFormats[static_cast<size_t>(layer.format)]},
+             {"format", format_of(layer)},
              {"activations", layer.rounds_input ? "fp8" : "fp32"},
              {"weight_bytes", layer.bytes},
-             {"fp32_bytes", layer.f32_bytes}};
+             {"kept_bytes", layer.kept_bytes}};
     for (const auto& [format, error] : layer.alone) {
       row[fmt::format("alone_in_{}_{}", kFormats[static_cast<size_t>(format)], unit)] = error;
     }
@@ -145,7 +150,7 @@ Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional
           {"file_bytes", bytes ? Json(*bytes) : Json()},
           {"opset", model.opset},
           {"weight_bytes", model.bytes},
-          {"fp32_weight_bytes", model.f32_bytes},
+          {"kept_weight_bytes", model.kept_bytes},
           {"samples", model.samples},
           {"compared", model.compared},
           {fmt::format("worst_sample_{}", unit), model.error ? Json(*model.error) : Json()},
@@ -153,6 +158,16 @@ Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional
           {"independent_samples", tells_of_others(model) ? Json(model.likely_worst.independent) : Json()},
           {"outputs", json_errors(model.outputs)},
           {"layers", std::move(layers)}};
+}
+
+// As where norms were folded into 16-bit weights, which 16 bits do not hold any more.
+void tell_of_growth(const QuantizeFlags& flags, std::optional<int64_t> bytes) {
+  int64_t before = 0;
+  for (const std::filesystem::path& file : files_of(parse_model_name(flags.file)))
+    before += file_bytes(file.string()).value_or(0);
+  if (!bytes || *bytes <= before) return;
+  note(
+      fmt::format("{} is larger than {}: {}, not {}", flags.out, flags.file, human_bytes(*bytes), human_bytes(before)));
 }
 
 // Weights in 8 and 4 bits.
@@ -217,6 +232,7 @@ int store(const Program& program, const QuantizeFlags& flags) {
       note(fmt::format("output \"{}\" holds NaN on these samples: its error is infinite", e.name));
   }
   const std::optional<int64_t> bytes = file_bytes(flags.out);
+  if (!program.quiet) tell_of_growth(flags, bytes);
   if (program.json) print_json(json_of(flags, model, bytes));
   else print_report(flags, model, bytes);
   return kDone;
@@ -227,6 +243,10 @@ int quantize(const Program& program, const QuantizeFlags& flags) {
   expect_above_zero("--max-error", flags.max_error);
   expect_above_zero("--target-error", flags.target_error);
   expect_above_zero("--target-plan-error", flags.target_plan_error);
+  for (const auto& [flag, error] :
+       {std::pair("--max-error", flags.max_error), {"--target-error", flags.target_error}}) {
+    if (error && *error > 1) fail("{} {}: expected a share of the output, at most 1 (0.02 is 2 %)", flag, *error);
+  }
   if (!flags.int8) return store(program, flags);
   if (flags.target_plan_error || !flags.budget.empty()) {
     fail("--target-plan-error and --budget are for --fp8 and --fp4: in int8 every weight takes a byte");
@@ -259,6 +279,7 @@ int quantize(const Program& program, const QuantizeFlags& flags) {
   }
   tell_of_few(program, model.samples, "activations of others may be larger, and saturate");
   const std::optional<int64_t> bytes = file_bytes(flags.out);
+  if (!program.quiet) tell_of_growth(flags, bytes);
   if (!program.json) {
     print_report(flags, model, bytes);
     return kDone;

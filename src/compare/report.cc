@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 Json to_json(const Difference& d) {
   return {{"elements", d.elements},
           {"not_finite", d.not_finite},
+          {"not_finite_on_both", d.both_alike},
           {"max_abs", finite_or_null(d.max_abs)},
           {"relative_l2", finite_or_null(d.relative_l2)},
           {"cosine", d.cosine}};

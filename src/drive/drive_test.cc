@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "base/file.h"
@@ -58,6 +59,25 @@ TEST_F(DriveTest, LostFramesHaveNoMessageAndAreSaid) {
   std::vector<uint32_t> ids;
   for (const ModelRecord& model : read_models(out(0))) ids.push_back(model.frame_id);
   EXPECT_EQ(ids, (std::vector<uint32_t>{5, 6, 10, 11, 12}));
+}
+
+// Its messages are not valid, and the segment says so.
+TEST_F(DriveTest, APlanThatIsNotFiniteIsTold) {
+  Graph policy = build_zoo_model("tiny_driving_policy");
+  for (const NodeId id : policy.order()) {
+    if (policy.node(id).op->name != "Gemm" && policy.node(id).op->name != "MatMul") continue;
+    const Tensor* weights = policy.constant(policy.node(id).inputs[1]);
+    if (!weights) continue;
+    Tensor wrong = weights->clone();
+    for (int64_t i = 0; i < wrong.elements(); ++i) store_element(wrong.dtype(), wrong.raw(), i, NAN);
+    policy.value(policy.node(id).inputs[1]).constant = wrong;
+  }
+  save_onnx(policy, options_.models.policy);
+  write_video(segment(0) / "fcamera.hevc", 6);
+  write_log(0, frames(0, 6));
+  const SegmentResult result = drive().segments.at(0);
+  EXPECT_TRUE(has_note(result, "the plan is not finite in 6 of 6 frames"));
+  for (const FrameResult& frame : result.frames) EXPECT_FALSE(frame.valid);
 }
 
 TEST_F(DriveTest, FewerFramesThanTheIndexNames) {

@@ -108,10 +108,13 @@ void add_headlines(Page& page, const DriveReport& report, const DriveTotals& t) 
     out.push_back({"model, per frame", fmt::format("{:.1f} ms", s.p50), fmt::format("99 %: {:.1f} ms", s.p99)});
   }
   const auto ours = fit_of(report.result.segments, false), recorded = fit_of(report.result.segments, true);
-  const PlanErrorSummary& at_two = ours[1].count > 0 ? ours[1] : recorded[1];
+  const bool ran = !report.result.networks.empty();
+  const PlanErrorSummary& at_two = ran ? ours[1] : recorded[1];
   if (at_two.count > 0) {
-    out.push_back({"plan error at 2 s", fmt::format("{:.2f} m", *at_two.distance_mean),
-                   ours[1].count > 0 ? "this run" : "recorded model"});
+    out.push_back(
+        {"plan error at 2 s", fmt::format("{:.2f} m", *at_two.distance_mean), ran ? "this run" : "recorded model"});
+  } else if (ran && recorded[1].count > 0) {
+    out.push_back({"plan error at 2 s", "-", "no plan of this run could be judged"});
   }
   if (report.realtime) out.push_back({"late frames", std::to_string(t.late), "ready after the next frame had come"});
   page.figures(out);

@@ -64,6 +64,18 @@ TEST(Report, TellsOfTheReferenceAndLeadsToTheWhole) {
   EXPECT_EQ(summary_html(run).find("Warning."), std::string::npos);
 }
 
+// The recorded model's error stands in the first line only where no model ran.
+TEST(Report, SaysWhereNoPlanCouldBeJudged) {
+  DriveReport run = report();
+  for (FrameResult& frame : run.result.segments[0].frames) frame.recorded_errors[1] = PlanError{.along = 1.5F};
+  EXPECT_NE(summary_html(run).find("recorded model"), std::string::npos);
+  run.result.networks = {{.file = "v", .role = "vision", .checkpoint = "", .device = "cpu"}};
+  EXPECT_NE(summary_html(run).find("no plan of this run could be judged"), std::string::npos);
+  for (FrameResult& frame : run.result.segments[0].frames) frame.errors[1] = PlanError{.along = 0.5F};
+  EXPECT_EQ(summary_html(run).find("no plan of this run could be judged"), std::string::npos);
+  EXPECT_NE(summary_html(run).find("0.50 m"), std::string::npos);
+}
+
 // What a segment says counts, not where the network was loaded last; an older result says nothing.
 TEST(Report, DevicesAreThoseOfTheSegments) {
   DriveResult result = report().result;

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "drive/segment_cameras.h"
 #include "drive/segment_output.h"
 #include "route/contract/temporal.h"
@@ -73,6 +74,9 @@ struct Lane {
       out.action = lane.model->action();
       out.times = lane.model->times();
       out.first = !lane.model->has_earlier_picture();
+      const bool finite = std::ranges::all_of(out.outputs->plan.mean, [](float value) { return std::isfinite(value); });
+      out.valid = out.valid && finite;
+      plans += 1, wrong_plans += finite ? 0 : 1;
       if (lane.options->raw) out.raw.assign(lane.model->raw().begin(), lane.model->raw().end());
       if (!lane.folder.empty() && !lane.options->dump.empty()) dump(lane, now.frame, now.wide);
       if (lane.options->stepped) lane.options->stepped(*lane.model);
@@ -92,7 +96,7 @@ struct Lane {
   const SegmentJob& job;
   const SegmentLane& lane;
   SegmentOutput output;
-  int64_t infer_ns = 0;
+  int64_t infer_ns = 0, plans = 0, wrong_plans = 0;
 };
 
 class SegmentRun {
@@ -125,6 +129,10 @@ class SegmentRun {
       SegmentResult& result = results.emplace_back(begun());
       lane.output.finish(result);
       fit_to_drive(result, lane.output.records());
+      if (lane.wrong_plans > 0) {
+        result.notes.push_back(fmt::format("the plan is not finite in {} of {}: these are not valid and not judged",
+                                           lane.wrong_plans, count_of(lane.plans, "frame")));
+      }
       result.stages.infer_ms = done_ ? static_cast<double>(lane.infer_ns) * 1e-6 / static_cast<double>(done_) : 0;
     }
     tell(results, start);

@@ -1,6 +1,9 @@
 #include "ir/dimensions.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "ir/infer.h"
@@ -53,6 +56,19 @@ void fix_input(Graph& graph, const std::string& name, const Shape& shape) {
   if (!fits) fail("input \"{}\" is {}, the shape given for it {}", name, declared_text(declared), shape.str());
 }
 
+// "batch, time"
+std::string open_names(const Graph& graph) {
+  std::set<std::string> names;
+  for (const ValueId id : graph.inputs()) {
+    const Value& input = graph.value(id);
+    if (input.shape || !input.declared) continue;
+    for (const Dim& dim : *input.declared) {
+      if (dim.size < 0 && !dim.symbol.empty()) names.insert(dim.symbol);
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 std::string declared_text(const std::vector<Dim>& dims) {
@@ -68,7 +84,11 @@ void fix_dimensions(Graph& graph, const std::map<std::string, int64_t>& dims,
                     const std::map<std::string, Shape>& shapes) {
   for (const auto& [symbol, size] : dims) {
     if (size < 0) fail("dimension \"{}\" cannot be {}", symbol, size);
-    if (symbol.empty() || !fix_named(graph, symbol, size)) fail("no input has an open dimension named \"{}\"", symbol);
+    if (symbol.empty() || !fix_named(graph, symbol, size)) {
+      const std::string open = open_names(graph);
+      fail("no input has an open dimension named \"{}\"{}", symbol,
+           open.empty() ? ", nor any with a name" : "; there are: " + open);
+    }
   }
   for (const auto& [name, shape] : shapes) fix_input(graph, name, shape);
   for (const ValueId id : graph.inputs()) {

@@ -58,8 +58,8 @@ TEST(FixDimensions, AShapeGivesItsNamesTheirSize) {
 }
 
 TEST(FixDimensions, WhatDoesNotFitIsRefused) {
-  EXPECT_EQ(refusal({{"depth", 1}}, {}), "no input has an open dimension named \"depth\"");
-  EXPECT_EQ(refusal({{"", 1}}, {}), "no input has an open dimension named \"\"");
+  EXPECT_EQ(refusal({{"depth", 1}}, {}), "no input has an open dimension named \"depth\"; there are: batch, time");
+  EXPECT_EQ(refusal({{"", 1}}, {}), "no input has an open dimension named \"\"; there are: batch, time");
   EXPECT_EQ(refusal({{"batch", -1}}, {}), "dimension \"batch\" cannot be -1");
   EXPECT_EQ(refusal({}, {{"z", Shape{1}}}), "the model has no input \"z\"; it has: x, y, any");
   EXPECT_EQ(refusal({}, {{"x", Shape{1}}}), "input \"x\" is [batch, ?], the shape given for it [1]");

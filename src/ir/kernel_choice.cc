@@ -130,7 +130,7 @@ bool KernelChoice::take_known(const Problem& problem, Device device, Taken& out)
   out.decision.by = known->by;
   for (auto before = candidates.begin(); before != at; ++before) {
     const Acceptance verdict = accepts(*before, problem);
-    const std::string preferred = std::string(at->name) + (restored ? " is restored" : " was faster here");
+    const std::string preferred = std::string(at->name) + (restored ? " was chosen before" : " was faster here");
     out.declined.push_back({std::string(before->name), verdict ? preferred : verdict.reason()});
   }
   return true;

@@ -83,6 +83,7 @@ void Plan::choose_steps() {
     }
   }
   readers_ = ValueMap<int>(graph_.value_count());
+  weighed_ = ValueMap<bool>(graph_.value_count());
   for (const ValueId result : results_) ++readers_[result];
   for (const NodeId id : graph_.order()) {
     for (const ValueId input : graph_.node(id).inputs) {
@@ -129,6 +130,12 @@ void Plan::add_step(NodeId id, bool dynamic) {
     prepare_alone(step, problem);
   }
   step.cost = cost_of(*node.op, problem);
+  for (const ValueId input : node.inputs) {
+    const Tensor* constant = input.present() && !weighed_[input] ? graph_.constant(input) : nullptr;
+    if (!constant) continue;
+    weighed_[input] = true;
+    weight_bytes_ += constant->bytes();
+  }
   for (const Tensor& constant : types.constants()) {
     if (!constant.present()) continue;
     step.weight_bytes += static_cast<double>(constant.bytes());

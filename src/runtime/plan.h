@@ -78,7 +78,8 @@ class Plan {
   void reset_states();
   const Graph& graph() const { return graph_; }
   int64_t arena_bytes() const;
-  double flops() const;  // of one run
+  int64_t weight_bytes() const { return weight_bytes_; }  // of the constants that nodes read, as the graph stores them
+  double flops() const;                                   // of one run
   // Of a plan with a GPU: nodes that run on the CPU, by op and why; empty if all run on the GPU.
   std::vector<std::string> nodes_left_to_cpu() const;
   // Of a plan with a GPU: what one run launches and copies.
@@ -172,7 +173,9 @@ class Plan {
   std::vector<ValueId> results_;  // graph outputs, then next values of states
   std::vector<bool> updated_;     // by state: whether its next value is computed in its own memory
   std::vector<Copy> copies_;      // results that are inputs or states, copied after a run
-  ValueMap<int> readers_;         // by constant: reads by kernels that have not packed it
+  int64_t weight_bytes_ = 0;
+  ValueMap<bool> weighed_;  // constants that are in it
+  ValueMap<int> readers_;   // by constant: reads by kernels that have not packed it
   std::vector<ConstView> outputs_;
   std::shared_ptr<Buffer> arena_, owned_, workspace_;
   std::unique_ptr<Continuation> rest_;

@@ -359,6 +359,7 @@ std::vector<KernelDecision> Session::choices() const {
   if (impl_->now) impl_->now->choices(out);
   return out;
 }
+int64_t Session::weight_bytes() const { return impl_->now ? impl_->now->weight_bytes() : 0; }
 int64_t Session::arena_bytes() const { return impl_->now ? impl_->now->arena_bytes() : 0; }
 
 View Session::input(std::string_view name) {

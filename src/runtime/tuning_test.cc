@@ -131,6 +131,15 @@ TEST(BusyWatch, TakesOneThreadWhileTheMachineIsBusy) {
 }
 
 // Trying whether the machine is idle again is cheap.
+// As where the number of threads was remembered from an idle machine.
+TEST(BusyWatch, TakesOneThreadWhereTheMachineIsBusyFromTheFirstRun) {
+  BusyWatch knows(1800), learns;
+  EXPECT_GT(share_alone(knows, 20000, 9000), 0.97);
+  EXPECT_EQ(share_alone(learns, 20000, 9000), 0) << "that takes the time on one thread";
+  BusyWatch quiet(1800);
+  EXPECT_EQ(share_alone(quiet, 5000, 1000), 0);
+}
+
 TEST(BusyWatch, LooksBrieflyWhereRunsAreManyTimesSlower) {
   BusyWatch watch;
   share_alone(watch, 500, 1000);

@@ -24,7 +24,10 @@ void DifferenceSum::add(const ConstView& got, const ConstView& expected) {
   for (int64_t i = 0; i < got.elements(); ++i) {
     const double a = load_element(got.dtype, got.data, i), b = load_element(expected.dtype, expected.data, i);
     if (!std::isfinite(a) || !std::isfinite(b)) {
-      if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+      if (a == b || (std::isnan(a) && std::isnan(b))) {
+        ++so_far_.both_alike;
+        continue;
+      }
       if (so_far_.not_finite + not_finite++ == 0) so_far_.worst_index = i;
       continue;
     }

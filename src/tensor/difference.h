@@ -10,6 +10,7 @@ namespace sparkpilot {
 struct Difference {
   int64_t elements = 0;
   int64_t not_finite = 0;   // elements of which one side is NaN or infinite and the other is not the same
+  int64_t both_alike = 0;   // elements that are the same NaN or infinity on both sides
   double max_abs = 0;       // infinite if any element is not finite in that sense
   double relative_l2 = 0;   // sqrt(sum (got - expected)^2 / sum expected^2); infinite in that case too
   double cosine = 1;        // of the two as vectors; 0 in that case, and if only one of them is all zero

@@ -23,6 +23,7 @@ TEST(Difference, OfEqualTensorsIsNone) {
   EXPECT_EQ(d.relative_l2, 0);
   EXPECT_EQ(d.cosine, 1);
   EXPECT_EQ(d.not_finite, 0);
+  EXPECT_EQ(d.both_alike, 3);
   EXPECT_EQ(d.elements, 6);
 }
 

@@ -161,6 +161,10 @@ Route route_of_folder(const fs::path& folder) {
   if (auto segment = read_segment(folder, number)) return make_route(name, {{number, std::move(*segment)}}, {});
   auto routes = find_segments(folder);
   if (routes.empty()) {
+    std::error_code none;
+    if (fs::is_regular_file(folder / "summary.json", none)) {
+      fail("{}: is a drive without a log, as drive --from-log makes it: name the recording itself", folder.string());
+    }
     fail(
         "{}: holds no route: neither logs (rlog.zst, qlog.bz2 ...) nor video (fcamera.hevc, qcamera.ts ...), nor "
         "folders of segments (LOG--0, 0)",

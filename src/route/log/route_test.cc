@@ -232,6 +232,8 @@ TEST_F(RouteTest, WhatIsNoRouteIsNamed) {
   EXPECT_NE(refusal("").find("no such file"), std::string::npos);
   touch("empty/readme.txt");
   EXPECT_NE(refusal(folder / "empty").find("holds no route"), std::string::npos);
+  write_text(folder / "empty/summary.json", "{}");
+  EXPECT_NE(refusal(folder / "empty").find("name the recording itself"), std::string::npos);
   touch("two/2023-07-27--13-01-19--0/rlog");
   touch("two/2023-07-27--13-01-20--0/rlog");
   const std::string two = folder.file("two");

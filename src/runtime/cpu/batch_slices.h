@@ -38,6 +38,7 @@ class BatchSlices {
   void choices(std::vector<KernelDecision>& out) const { lanes_[0].plan->choices(out); }
   void forget_times();
   const Graph& graph() const { return lanes_[0].plan->graph(); }
+  int64_t weight_bytes() const { return lanes_[0].plan->weight_bytes(); }  // all lanes read the same
   int64_t arena_bytes() const;
   double flops() const { return lanes_[0].plan->flops() * static_cast<double>(slices_); }
 

@@ -11,6 +11,9 @@ namespace sparkpilot {
 // a number of runs that doubles each time it happens again.
 class BusyWatch {
  public:
+  BusyWatch() = default;
+  // One thread is known to take so long, so that a machine which is busy from the first run on is told from slow work.
+  explicit BusyWatch(double alone_ns) : alone_(alone_ns) {}
   bool alone() const { return alone_left_ > 0; }
   // Reports the duration of the run that alone() was asked for.
   void took(int64_t ns) { alone() ? took_alone(static_cast<double>(ns)) : took_together(static_cast<double>(ns)); }
@@ -26,7 +29,7 @@ class BusyWatch {
     fastest_ = fastest_ > 0 ? std::min(fastest_, ns) : ns;
     together_ += (ns - together_) / std::min(count(), 2 * kLook);
     if (runs_ == kSettled) next_ = kFirst;
-    // The time on one thread is not known before it has been tried.
+    // Without the time on one thread the fastest run tells what is slow.
     const double limit = alone_ > 0 ? 1.1 * alone_ : 1.5 * fastest_;
     slow_ += ns > 2 * limit;
     // Decide early if a few runs have already taken the time allowed for kLook of them.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -82,8 +83,8 @@ class Compiler {
     if (tries_cuts()) made = best_cut(std::move(made));
     if (cut_) made.cut = cut_->decision;
     // The first run warms up pages, caches and threads.
-    if (may_try_ && options_.kernels.empty() && is_quick(made)) try_run(made);
-    made.watched = plans_.alone && made.threads > 1 && made.plan && is_quick(made);
+    const bool warm = may_try_ && options_.kernels.empty() && is_quick(made) && try_run(made);
+    if (plans_.alone && made.threads > 1 && made.plan && is_quick(made)) watch(made, warm);
     made.forget_times();
     if (may_try_ && made.plan) made.plan->reset_states();
     for (const auto& [name, tensor] : before) {
@@ -183,6 +184,22 @@ class Compiler {
   CpuProgram tuned(int threads) {
     tuner_.tune(graph_, threads_of_a_plan(threads));
     return plan(std::move(graph_), threads);
+  }
+
+  // `may_time`: it can be run now, so that the time on one thread is known from the first run on.
+  void watch(CpuProgram& program, bool may_time) const {
+    constexpr int kRuns = 3;
+    constexpr int64_t kLongEnough = 20'000'000;  // ns
+    program.watched = true;
+    if (!may_time) return;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    const int64_t begin = now_ns();
+    for (int run = 0; run == 0 || (run < kRuns && now_ns() - begin < kLongEnough); ++run) {
+      const int64_t start = now_ns();
+      program.run(inputs_, 1);
+      least = std::min(least, now_ns() - start);
+    }
+    program.watch = BusyWatch(static_cast<double>(least));
   }
 
   // False if the model rejects the contents of the inputs, which may not have been set yet.

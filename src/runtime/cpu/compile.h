@@ -23,14 +23,19 @@ struct CpuProgram {
   BusyWatch watch = {};
 
   void run(std::span<const void* const> inputs) {
-    const int64_t start = watched ? now_ns() : 0;
-    const ThreadScope scope(watched && watch.alone() ? 1 : threads);
+    if (!watched) return run(inputs, threads);
+    const int64_t start = now_ns();
+    run(inputs, watch.alone() ? 1 : threads);
+    watch.took(now_ns() - start);
+  }
+  void run(std::span<const void* const> inputs, int on_threads) {
+    const ThreadScope scope(on_threads);
     if (slices) slices->run(inputs);
     else plan->run(inputs);
-    if (watched) watch.took(now_ns() - start);
   }
   std::span<const ConstView> outputs() const { return slices ? slices->outputs() : plan->outputs(); }
   const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
+  int64_t weight_bytes() const { return slices ? slices->weight_bytes() : plan->weight_bytes(); }
   int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
   void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
   void choices(std::vector<KernelDecision>& out) const {
