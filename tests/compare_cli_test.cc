@@ -39,8 +39,8 @@ TEST_F(CompareCli, ReportsResultsAndSpeed) {
             (Keys{"name", "file", "precision", "threads", "load_ms", "peak_memory_bytes", "arena_bytes", "runs",
                   "mean_ms", "p50_ms", "p99_ms", "min_ms", "time_ratio", "outputs", "not_compared", "layers"}));
   EXPECT_EQ(keys(fp16["time_ratio"]), (Keys{"median", "low", "high", "rounds"}));
-  EXPECT_EQ(keys(fp16["outputs"][0]), (Keys{"name", "of", "elements", "not_finite", "not_finite_on_both", "max_abs", "relative_l2", "cosine",
-                                            "worst_sample_relative_l2"}));
+  EXPECT_EQ(keys(fp16["outputs"][0]), (Keys{"name", "of", "elements", "not_finite", "not_finite_on_both", "max_abs",
+                                            "relative_l2", "cosine", "worst_sample_relative_l2"}));
   const ProgramResult text = run_program("compare " + policy() + " --precision fp32,fp16 --threads 1,2 --rounds 5");
   EXPECT_EQ(text.code, 0) << text.err;
   for (const char* word : {"fp32 1 thread", "fp16 2 threads", "relative L2", "90 %", "against fp32 1 thread, 1 sample"})
@@ -86,8 +86,8 @@ TEST_F(CompareCli, BisectNamesTheNode) {
   EXPECT_EQ(document.code, 4);
   const json found = json::parse(document.out);
   EXPECT_EQ(keys(found), (Keys{"max_relative_l2", "runs", "values", "sample", "fault"}));
-  EXPECT_EQ(keys(found["fault"]),
-            (Keys{"value", "nodes", "before", "elements", "not_finite", "not_finite_on_both", "max_abs", "relative_l2", "cosine"}));
+  EXPECT_EQ(keys(found["fault"]), (Keys{"value", "nodes", "before", "elements", "not_finite", "not_finite_on_both",
+                                        "max_abs", "relative_l2", "cosine"}));
   const ProgramResult same = run_program("compare " + policy() + " " + policy() + " --threads 1 --bisect");
   EXPECT_EQ(same.code, 0) << same.out;
   EXPECT_NE(same.out.find("no output differs"), std::string::npos);

@@ -409,8 +409,8 @@ TEST_F(SimAlgorithm, APageOfAComparisonDrawsWhatFilesDrove) {
   write_text(folder / "car.json", R"({"format": "sparkpilot car 1", "mass_kg": 1500})");
   const std::string course = " --file " + in_quotes(folder / "bend.csv"),
                     car = " --vehicle " + in_quotes(folder / "car.json");
-  const auto by = [&](const char* name) { return " --algorithm " + in_quotes(folder / name); };
-  const std::string drive = "--quiet --step-timeout 60 --variants 6" + course + car;
+  const auto by = [&](const char* name) { return " --algorithm " + in_quotes(folder / name) + " --step-timeout 60"; };
+  const std::string drive = "--quiet --variants 6" + course + car;
   run("a", drive + by("old.py"));
   run("b", drive + by("new.py") + " --set gain=0.7");
   const auto page = [&](const std::string& flags) {
@@ -426,7 +426,7 @@ TEST_F(SimAlgorithm, APageOfAComparisonDrawsWhatFilesDrove) {
       ++found;
     return found;
   };
-  const std::string both = page(course + car + by("old.py") + by("new.py"));
+  const std::string both = page(course + car + by("old.py") + " --algorithm " + in_quotes(folder / "new.py"));
   EXPECT_GE(plots(both), 3U);
   EXPECT_EQ(both.find("Not drawn over time"), std::string::npos);
   EXPECT_EQ(both.find("Driven again"), std::string::npos) << "the figures of the runs";
@@ -436,9 +436,17 @@ TEST_F(SimAlgorithm, APageOfAComparisonDrawsWhatFilesDrove) {
   const std::string none = page("");
   EXPECT_EQ(plots(none), 0U);
   EXPECT_NE(none.find("give it with --algorithm"), std::string::npos);
-  EXPECT_NE(page(by("old.py") + by("new.py")).find("give it with --vehicle"), std::string::npos);
-  EXPECT_NE(page(car + by("old.py") + by("new.py")).find("give it with --file"), std::string::npos);
-  EXPECT_EQ(run_program("sim compare '" + folder.file("a") + "' '" + folder.file("b") + "'" + course).code, 2);
+  EXPECT_NE(page(by("old.py")).find("give it with --vehicle"), std::string::npos);
+  EXPECT_NE(page(car + by("old.py")).find("give it with --file"), std::string::npos);
+  const std::string compare = "sim compare '" + folder.file("a") + "' '" + folder.file("b") + "'";
+  EXPECT_EQ(run_program(compare + course).code, 2);
+  // Neither what is read is replaced, nor anything named that no run had.
+  EXPECT_EQ(run_program(compare + by("old.py") + " --page '" + folder.file("old.py") + "'").code, 2);
+  EXPECT_EQ(read_text(folder / "old.py"), text);
+  write_text(folder / "other.py", text + "# other\n");
+  const ProgramResult other = run_program(compare + by("other.py") + " --page '" + folder.file("page.html") + "'");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("other.py: neither A nor B had it"), std::string::npos) << other.err;
 }
 
 TEST_F(SimAlgorithm, TheExampleInNumPyDrivesNearlyAsTheBuiltInOne) {

@@ -230,7 +230,7 @@ class BatchController:
   def __init__(self, routes):
     self.p, self.i, self.d = 0.195, 0.100, -0.053
     self.error_integral, self.prev_error = np.zeros(routes), np.zeros(routes)
-    self.first = None
+    self.first, self.routes = None, routes
 
   def update(self, target_lataccel, current_lataccel, state, future_plan):
     assert target_lataccel.shape == self.prev_error.shape == state.v_ego.shape and future_plan.lataccel.shape[1] == 49
@@ -256,7 +256,7 @@ TEST_F(SimTinyPhysicsScript, OneControllerOfABatchIsAsOneOfEachRoute) {
     for (const char* threads : {"1", "2"}) {
       const json script = parsed(with("batch.py", kBatchPidScript) + more + threads, before);
       EXPECT_EQ(script["routes"], built_in["routes"]);
-      EXPECT_EQ(script["parameters"]["p"], built_in["parameters"]["p"]);
+      EXPECT_EQ(script["parameters"], built_in["parameters"]) << "not the number of routes";
     }
   }
   for (const auto& [what, reason] :

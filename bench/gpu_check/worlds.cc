@@ -247,7 +247,7 @@ Outcome check_worlds(const Options& options, const Json& go_on) {
     figures["kind"] = names[i];
     return figures;
   });
-  out.figures["no_plants"] = std::move(no_plants);
+  if (!no_plants.empty()) out.figures["no_plants"] = std::move(no_plants);
   return out;
 }
 

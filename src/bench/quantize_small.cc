@@ -83,8 +83,9 @@ class Choosing {
         const double alone = std::ranges::max(errors_of({{id, format}}, kLook));
         layer.alone[format] = alone;
         const int64_t now = bytes_of(id, format);
+        if (now >= bytes) continue;  // few weights share a scale
         const double added = std::max(0.0, alone * alone - error * error);
-        last_price = std::max(last_price, added / static_cast<double>(std::max<int64_t>(1, bytes - now)));
+        last_price = std::max(last_price, added / static_cast<double>(bytes - now));
         out.push_back({id, format, last_price});
         error = alone;
         bytes = now;

@@ -56,9 +56,9 @@ struct SmallGraph {
   Graph floats, graph;  // the same inputs, outputs and metadata
   std::vector<SmallLayer> layers;
   int64_t bytes = 0, kept_bytes = 0;  // of all constants that products read; if none was changed
-  std::optional<double> error = {};  // the largest of a sample, if a target or a budget was set
-  LikelyWorst likely_worst = {};     // if there is `error`
-  std::string not_finite = {};       // not_finite_weights()
+  std::optional<double> error = {};   // the largest of a sample, if a target or a budget was set
+  LikelyWorst likely_worst = {};      // if there is `error`
+  std::string not_finite = {};        // not_finite_weights()
 };
 
 // Bytes of weights of `elements` elements, with their scales: `depth` elements share an output channel.

@@ -29,6 +29,7 @@ constexpr size_t kNameColumns = 24;
 struct SimCompareFlags {
   std::string a, b, csv, page;
   std::vector<std::string> thresholds, algorithms, cars, courses;
+  double step_timeout = 1;
   sim::CompareOptions options;
 };
 
@@ -171,29 +172,44 @@ void write(const std::string& path, const std::string& text, const SimCompareFla
   for (const std::string& run : {flags.a, flags.b}) {
     for (const char* file : {sim::kRunFile, sim::kRowsFile}) refuse_to_replace(path, fs::path(run) / file);
   }
+  for (const auto* files : {&flags.algorithms, &flags.cars, &flags.courses}) {
+    for (const std::string& file : *files) refuse_to_replace(path, file);
+  }
   AtomicFile file(path);
   file.write(text);
   file.commit();
 }
 
-// What the runs had from files, to draw their worlds.
-sim::DriveFiles files_of(const Program& program, const SimCompareFlags& flags) {
+// What the runs had from files, to draw their worlds. Fails (user) on a file that neither had.
+sim::DriveFiles files_of(const Program& program, const SimCompareFlags& flags, const Comparison& c) {
   sim::DriveFiles files;
+  const auto refuse_other = [&](bool known, const char* flag, const std::string& path) {
+    if (!known) fail("{} {}: neither A nor B had it", flag, path);
+  };
   for (const std::string& path : flags.algorithms) {
     if (!sim::UserAlgorithm::names_file(path)) {
       fail("--algorithm {}: expected a file (a built-in one needs none)", path);
     }
     SimFlags as_run;
     as_run.algorithm = path;
+    as_run.step_timeout = flags.step_timeout;
     files.algorithms.push_back(user_algorithm(program, as_run));
+    const std::string& hash = files.algorithms.back()->hash();
+    refuse_other(hash == c.a.algorithm_md5 || hash == c.b.algorithm_md5, "--algorithm", path);
   }
   for (const std::string& path : flags.cars) {
     if (!sim::is_car_file(path)) fail("--vehicle {}: expected a file (a preset needs none)", path);
-    sim::find_car(path);
+    const std::string name = sim::find_car(path).name;
+    refuse_other(name == c.a.vehicle || name == c.b.vehicle, "--vehicle", path);
   }
   files.cars = flags.cars;
   for (const std::string& path : flags.courses) {
-    for (sim::Scenario& course : sim::read_scenarios(path)) files.courses.push_back(std::move(course));
+    bool known = false;
+    for (sim::Scenario& course : sim::read_scenarios(path)) {
+      for (const sim::RunInfo* run : {&c.a, &c.b}) known |= std::ranges::count(run->scenarios, course.name) > 0;
+      files.courses.push_back(std::move(course));
+    }
+    refuse_other(known, "--file", path);
   }
   return files;
 }
@@ -203,12 +219,13 @@ int compare(const Program& program, SimCompareFlags flags) {
     if (flags.page.empty() && (flag == "--algorithm" || flag == "--vehicle" || flag == "--file")) {
       fail("{} has no effect without --page: it is for drawing worlds again", flag);
     }
+    if (flag == "--step-timeout" && flags.algorithms.empty()) fail("{} has no effect without --algorithm", flag);
   }
   expect_other_file("--csv", flags.csv, "--page", flags.page);
   flags.options.threshold = thresholds_of(flags.thresholds);
   Comparison c =
       sim::compare_runs(sim::read_results(flags.a), sim::read_results(flags.b), flags.options, flags.a, flags.b);
-  const sim::DriveFiles files = files_of(program, flags);
+  const sim::DriveFiles files = files_of(program, flags, c);
   std::error_code none;
   if (fs::equivalent(flags.a, flags.b, none)) c.notes.emplace_back("A and B are the same folder");
   if (program.json) print_json(sim::to_json(c));
@@ -248,6 +265,7 @@ void add_sim_compare(Program& program, Command group) {
       .type_name("FILE.html");
   add_list(command, "--algorithm", flags->algorithms, "FILE",
            "for --page: a file that drove A or B, so that it can be drawn; it is known by its MD5");
+  add_number(command, "--step-timeout", flags->step_timeout, "for --algorithm: how long a step may take", "SECONDS");
   add_list(command, "--vehicle", flags->cars, "F.json", "for --page: a car of A or B that is from a file");
   add_list(command, "--file", flags->courses, "F.csv|DIR", "for --page: courses of A and B that are from files");
   add_report_flags(program, command);

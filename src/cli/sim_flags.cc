@@ -56,7 +56,7 @@ void add_sim_flags(Command command, SimFlags& flags) {
 sim::WorkerOptions worker_options(const Program& program, double step_timeout) {
   sim::WorkerOptions options{.step_timeout = step_timeout, .unset = variables_of_short_waits()};
   if (const std::string& python = program.settings["python"].value; !python.empty()) options.python = python;
-  if (!program.quiet) options.on_failed_batch = note;
+  if (!program.quiet && (!program.comm || program.comm->rank() == 0)) options.on_failed_batch = note;
   return options;
 }
 

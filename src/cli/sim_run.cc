@@ -150,8 +150,13 @@ class Computation {
   }
 
   void end(const std::atomic<bool>& stop) {
-    if (had_rows_) done_.info.steps = driven_steps(sim::read_results(flags_.out, true).rows, 0);
-    if (!done_.stopped && (!writer_ || !writer_->finished())) {
+    sim::Results before;  // of all calls, this one too
+    if (had_rows_) {
+      before = sim::read_results(flags_.out, true);
+      done_.info.steps = driven_steps(before.rows, 0);
+    }
+    const bool finished = writer_ && writer_->finished();
+    if (!done_.stopped && !finished) {
       if (run_.options().user) run_.options().user->check_unchanged();
       // A user's that no world got an answer from would only run into its limit again.
       const bool answered = done_.info.steps > 0;
@@ -162,9 +167,8 @@ class Computation {
       if (writer_) writer_->finish(done_.info);
     }
     if (!had_rows_) return;
-    sim::Results results = sim::read_results(flags_.out, done_.stopped);
-    done_.rows = std::move(results.rows);
-    if (!done_.stopped) done_.info = std::move(results.info);
+    done_.rows = std::move(before.rows);
+    if (finished) done_.info = std::move(before.info);
   }
 
   const sim::ScenarioRun& run_;

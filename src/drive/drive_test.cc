@@ -78,6 +78,15 @@ TEST_F(DriveTest, APlanThatIsNotFiniteIsTold) {
   const SegmentResult result = drive().segments.at(0);
   EXPECT_TRUE(has_note(result, "the plan is not finite in 6 of 6 frames"));
   for (const FrameResult& frame : result.frames) EXPECT_FALSE(frame.valid);
+  int messages = 0;
+  LogReader log(out(0) / "rlog.zst");
+  while (log.next()) {
+    const std::string_view kind = event_kind(log.event());
+    if (kind != "modelV2" && kind != "cameraOdometry") continue;
+    EXPECT_FALSE(log.event().getValid()) << kind;
+    ++messages;
+  }
+  EXPECT_EQ(messages, 12);
 }
 
 TEST_F(DriveTest, FewerFramesThanTheIndexNames) {

@@ -105,7 +105,8 @@ struct SegmentOutput::Impl {
 
   ModelRecord write_messages(const OutputFrame& in) {
     const IndexedFrame& mark = in.frame.mark;
-    const FrameMark frame{mark.frame_id, in.frame_id_extra, mark.timestamp_eof, in.frame.calibrated, in.valid};
+    const FrameMark frame{mark.frame_id, in.frame_id_extra, mark.timestamp_eof, in.frame.calibrated && in.finite,
+                          in.valid};
     const LaneChangeSample* change = job.timeline->lane_change.at(mark.timestamp_eof);
     MessageExtras extras{.execution_seconds = (in.times.vision_ms + in.times.policy_ms) * 1e-3,
                          .frame_drop_percent = in.frame_drop_percent,

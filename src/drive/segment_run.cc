@@ -74,9 +74,9 @@ struct Lane {
       out.action = lane.model->action();
       out.times = lane.model->times();
       out.first = !lane.model->has_earlier_picture();
-      const bool finite = std::ranges::all_of(out.outputs->plan.mean, [](float value) { return std::isfinite(value); });
-      out.valid = out.valid && finite;
-      plans += 1, wrong_plans += finite ? 0 : 1;
+      out.finite = std::ranges::all_of(out.outputs->plan.mean, [](float value) { return std::isfinite(value); });
+      out.valid = out.valid && out.finite;
+      plans += 1, wrong_plans += out.finite ? 0 : 1;
       if (lane.options->raw) out.raw.assign(lane.model->raw().begin(), lane.model->raw().end());
       if (!lane.folder.empty() && !lane.options->dump.empty()) dump(lane, now.frame, now.wide);
       if (lane.options->stepped) lane.options->stepped(*lane.model);

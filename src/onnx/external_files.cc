@@ -99,6 +99,16 @@ class ExternalData {
   std::set<std::string> locations_;
 };
 
+// As the loader reads it.
+bool is_readable(const std::filesystem::path& folder, const std::string& location) {
+  try {
+    const InputFile file = InputFile::open_beneath(folder, location);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> external_files(const std::filesystem::path& model) {
@@ -109,8 +119,7 @@ std::vector<std::filesystem::path> external_files(const std::filesystem::path& m
     data.find();
     const std::filesystem::path folder = model.has_parent_path() ? model.parent_path() : ".";
     for (const std::string& location : data.locations()) {
-      const InputFile beneath = InputFile::open_beneath(folder, location);  // as the loader reads it
-      files.push_back(folder / location);
+      if (is_readable(folder, location)) files.push_back(folder / location);
     }
   } catch (const Error&) {  // whoever loads it says what is wrong
     files.clear();

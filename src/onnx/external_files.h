@@ -6,7 +6,7 @@
 
 namespace sparkpilot {
 
-// Each once, sorted; reads no weights. Empty for what is no ONNX model, and where load_onnx() would refuse one of them.
+// Each once, sorted; reads no weights. Without those that load_onnx() would refuse; empty for what is no ONNX model.
 std::vector<std::filesystem::path> external_files(const std::filesystem::path& model);
 
 }  // namespace sparkpilot

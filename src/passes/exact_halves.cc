@@ -33,8 +33,7 @@ int store_exact_halves(Graph& graph) {
         continue;
       const auto& readers = edit.readers(id);
       const bool is_scale = std::ranges::any_of(readers, [&](NodeId reader) {
-        const std::string_view op = graph.node(reader).op->name;
-        return op == "DequantizeLinear" || op == "QuantizeLinear";
+        return is_op(graph.node(reader), "DequantizeLinear") || is_op(graph.node(reader), "QuantizeLinear");
       });
       if (readers.empty() || is_scale) continue;
       if (const DType type = exact_type(*constant); type != DType::f32) found.emplace_back(id, type);

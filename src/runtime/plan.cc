@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "ir/census.h"
 #include "ir/infer.h"
 #include "ir/launch.h"
 #include "runtime/nvtx.h"
@@ -91,6 +92,9 @@ void Plan::choose_steps() {
     }
   }
   for (const auto& [id, dynamic] : chosen) add_step(id, dynamic);
+  if (rest_) {
+    for (const NodeId id : rest_->nodes) weigh(graph_.node(id));
+  }
 }
 
 // Finds which values the continuation needs from this plan, and which results it computes.
@@ -130,12 +134,7 @@ void Plan::add_step(NodeId id, bool dynamic) {
     prepare_alone(step, problem);
   }
   step.cost = cost_of(*node.op, problem);
-  for (const ValueId input : node.inputs) {
-    const Tensor* constant = input.present() && !weighed_[input] ? graph_.constant(input) : nullptr;
-    if (!constant) continue;
-    weighed_[input] = true;
-    weight_bytes_ += constant->bytes();
-  }
+  weigh(node);
   for (const Tensor& constant : types.constants()) {
     if (!constant.present()) continue;
     step.weight_bytes += static_cast<double>(constant.bytes());
@@ -151,6 +150,20 @@ void Plan::add_step(NodeId id, bool dynamic) {
   for (const TensorType& type : types.inputs()) step.in.push_back({type.dtype, type.shape, nullptr});
   for (const TensorType& type : types.outputs()) step.out.push_back({type.dtype, type.shape, nullptr});
   steps_.push_back(std::move(step));
+}
+
+// Adds what the node's constants take, each once, and those of its bodies.
+void Plan::weigh(const Node& node) {
+  for (const ValueId input : node.inputs) {
+    const Tensor* constant = input.present() && !weighed_[input] ? graph_.constant(input) : nullptr;
+    if (!constant) continue;
+    weighed_[input] = true;
+    weight_bytes_ += constant->bytes();
+  }
+  for (const auto& [key, attribute] : node.attrs) {
+    if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute))
+      weight_bytes_ += take_census(**body).constant_bytes;
+  }
 }
 
 // Frees a constant as soon as all its readers have packed it, so that weights are in memory once.

@@ -112,6 +112,7 @@ class Plan {
   void choose_steps();
   void find_blocked();
   void add_step(NodeId id, bool dynamic);
+  void weigh(const Node& node);
   void prepare_alone(Step& step, const Problem& problem) const;
   void release_packed(const Step& step);
   int new_storage(Storage storage, ValueId id);

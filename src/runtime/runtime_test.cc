@@ -586,5 +586,21 @@ TEST(Session, ProfilesEveryNode) {
   EXPECT_NE(chrome_trace(profile, "test").find("\"traceEvents\""), std::string::npos);
 }
 
+// Each once, and those of nodes whose shapes only a run tells.
+TEST(Session, WeightsAreTheConstantsThatNodesRead) {
+  Graph g;
+  g.opsets[""] = 17;
+  Builder b(g, "");
+  const ValueId x = b.input("x", DType::f32, {4}), twice = b.constant(random_tensor({8, 8}, 1), "twice");
+  b.constant(random_tensor({100}, 2), "unused");
+  const ValueId table = b.constant(random_tensor({4, 8}, 3), "table");
+  ValueId y = b.add("Gather", {table, b.add("NonZero", {x})});
+  y = b.add("MatMul", {b.add("MatMul", {y, twice}), twice});
+  b.output(y, "behind");
+  Session session(g, {.threads = 1});
+  run_session(session, {random_tensor({4}, 4)});
+  EXPECT_EQ(session.weight_bytes(), (4 * 8 + 8 * 8) * 4);
+}
+
 }  // namespace
 }  // namespace sparkpilot

@@ -130,7 +130,6 @@ TEST(BusyWatch, TakesOneThreadWhileTheMachineIsBusy) {
   EXPECT_EQ(share_alone(watch, 5000, 1000), 0);
 }
 
-// Trying whether the machine is idle again is cheap.
 // As where the number of threads was remembered from an idle machine.
 TEST(BusyWatch, TakesOneThreadWhereTheMachineIsBusyFromTheFirstRun) {
   BusyWatch knows(1800), learns;
@@ -140,6 +139,7 @@ TEST(BusyWatch, TakesOneThreadWhereTheMachineIsBusyFromTheFirstRun) {
   EXPECT_EQ(share_alone(quiet, 5000, 1000), 0);
 }
 
+// Trying whether the machine is idle again is cheap.
 TEST(BusyWatch, LooksBrieflyWhereRunsAreManyTimesSlower) {
   BusyWatch watch;
   share_alone(watch, 500, 1000);

@@ -118,7 +118,7 @@ ChallengeScript::ChallengeScript(fs::path file, const std::vector<std::pair<std:
     if (found == parameters_.end()) {
       std::string names;
       for (const auto& one : parameters_) names += (names.empty() ? "" : ", ") + one.first;
-      fail("{}: its Controller has no attribute \"{}\" that is a number; it has {}", file_.string(), name,
+      fail("{}: its class has no attribute \"{}\" that is a number; it has {}", file_.string(), name,
            names.empty() ? "none" : names);
     }
     if (!std::isfinite(value)) fail("parameter \"{}\": expected a finite number, got {}", name, value);

@@ -1,5 +1,6 @@
 // A controller of comma's controls challenge as its users write them: a file in Python with a class Controller, of
-// which each route gets one, or BatchController, of which each batch gets one. It runs in worker processes (sim/worker_process.h), one for each thread.
+// which each route gets one, or BatchController, of which each batch gets one. It runs in worker processes
+// (sim/worker_process.h), one for each thread.
 #pragma once
 
 #include <atomic>

@@ -55,6 +55,7 @@ class NetworkAlgorithm::Slice {
     for (int step = 0; step < drive.options.steps && !drive.stopped();) {
       session_->run();
       command(step, stepper, failed);
+      if (count == 1 && !failed[0].empty()) break;  // a trace ends there
       const int held = std::min(network_.steps_per_action_, drive.options.steps - step);
       const int at_once = see ? 1 : held;
       for (int done = 0; done < held; done += at_once) {

@@ -146,6 +146,7 @@ class WorkerAlgorithm::Batch {
         if (counts) failed[i] = algorithm_.no_command(&commands[i].lateral, step);
         if (!counts || !failed[i].empty()) commands[i] = {};
       }
+      if (count == 1 && !failed[0].empty()) break;  // a trace ends there
       stepper.step(&commands[0].lateral, 1);
       see(step, stepper);
     }
