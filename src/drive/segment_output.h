@@ -29,8 +29,8 @@ struct OutputFrame {
   double late_ms = 0, frame_drop_percent = 0;
   uint32_t frame_id_extra = 0;
   bool valid = false;
-  bool finite = true;  // the plan is
-  bool first = false;  // the model had no earlier picture
+  bool finite = true;      // the plan is
+  bool first = false;      // the model had no earlier picture
   std::vector<float> raw;  // if rawPredictions is requested
   std::vector<DriverFrame> driver;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <ranges>
 #include <set>
 
 #include "ir/infer.h"
@@ -326,7 +325,8 @@ int decode_for_each_reader(Graph& graph) {
   Edit edit(graph);
   const std::vector<NodeId> order = graph.order();
   // Readers first, as scales of blocks are decoded, too.
-  for (const NodeId id : std::views::reverse(order)) {
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    const NodeId id = *at;
     const Node node = edit.node(id);
     if (!is_op(node, "DequantizeLinear") || edit.leaves_graph(node.outputs[0])) continue;
     const Tensor* codes = edit.constant(node.inputs[0]);

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "ir/op.h"
 #include "route/contract/outputs.h"
 #include "sparkpilot/builder.h"
 

@@ -107,7 +107,8 @@ class Errors {
     const auto [first, last] = range("lane_lines_prob");
     constexpr int64_t kMeans = int64_t{kLaneLines} * kPoints * 2;
     if (begin >= end || first >= last) return;
-    const auto inner = [&](ValueId raw) {  // y of the two inner lines at that distance, [N, 2]
+    const auto inner = [&, begin = begin,
+                        end = end](ValueId raw) {  // y of the two inner lines at that distance, [N, 2]
       const ValueId lines =
           b_.add("Reshape", {part(part(raw, 1, begin, end), 1, 0, kMeans), b_.ints({batch_, kLaneLines, kPoints, 2})});
       const ValueId y = b_.add("Reshape", {part(part(lines, 1, 1, 3), 3, 0, 1), b_.ints({batch_, 2, kPoints})});

@@ -175,7 +175,7 @@ void run_reference(const Call& c) {
       double x = input(0), kept = 0;
       for (const auto& [step, function] : state.steps) {
         const auto operand = [&](int k) { return k == ChainStep::kKept ? kept : input(k); };
-        const auto of_two = [&](auto f, double b) { return step.reversed ? f(b, x) : f(x, b); };
+        const auto of_two = [&, &step = step](auto f, double b) { return step.reversed ? f(b, x) : f(x, b); };
         switch (step.kind) {
           case ChainStep::keep: kept = x; break;
           case ChainStep::load: x = operand(step.first); break;
