@@ -1,7 +1,5 @@
 #include "onnx/external_files.h"
 
-#include <set>
-
 #include "base/file.h"
 #include "onnx/proto.h"
 #include "onnx/wire.h"
@@ -125,6 +123,13 @@ std::vector<std::filesystem::path> external_files(const std::filesystem::path& m
     files.clear();
   }
   return files;
+}
+
+std::set<std::string> external_names(std::span<const std::byte> model) {
+  ArraySource source(model);
+  ExternalData data(source);
+  data.find();
+  return data.locations();
 }
 
 }  // namespace sparkpilot
