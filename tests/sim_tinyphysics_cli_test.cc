@@ -132,8 +132,16 @@ TEST_F(SimTinyPhysicsCli, ADivergedControllerIsNamed) {
   EXPECT_GE(done["routes"][0]["diverged_at_row"].get<int>(), 100);
 }
 
+// What both do in a step, on floats or on arrays.
+const std::string kPidStep = R"(    error = target_lataccel - current_lataccel
+    self.error_integral += error
+    error_diff = error - self.prev_error
+    self.prev_error = error
+    return self.p * error + self.i * self.error_integral + self.d * error_diff
+)";
+
 // The challenge's own controllers, as files of its kind.
-constexpr const char* kPidScript = R"(from . import BaseController
+const std::string kPidScript = R"(from . import BaseController
 
 class Controller(BaseController):
   def __init__(self):
@@ -142,12 +150,7 @@ class Controller(BaseController):
 
   def update(self, target_lataccel, current_lataccel, state, future_plan):
     assert 0 < len(future_plan.lataccel) <= 49 and state.v_ego > 0
-    error = target_lataccel - current_lataccel
-    self.error_integral += error
-    error_diff = error - self.prev_error
-    self.prev_error = error
-    return self.p * error + self.i * self.error_integral + self.d * error_diff
-)";
+)" + kPidStep;
 
 class SimTinyPhysicsScript : public SimTinyPhysicsCli {
  protected:
@@ -224,7 +227,7 @@ TEST_F(SimTinyPhysicsScript, TheGuiltyRoutesAreNamed) {
 }
 
 // One object for all routes of a batch, on NumPy's arrays.
-constexpr const char* kBatchPidScript = R"(import numpy as np
+const std::string kBatchPidScript = R"(import numpy as np
 
 class BatchController:
   def __init__(self, routes):
@@ -240,12 +243,7 @@ class BatchController:
     if self.first is None:
       self.first, self.kept = target_lataccel, target_lataccel.copy()
     assert (self.first == self.kept).all()
-    error = target_lataccel - current_lataccel
-    self.error_integral += error
-    error_diff = error - self.prev_error
-    self.prev_error = error
-    return self.p * error + self.i * self.error_integral + self.d * error_diff
-)";
+)" + kPidStep;
 TEST_F(SimTinyPhysicsScript, OneControllerOfABatchIsAsOneOfEachRoute) {
   const std::string python = python_with_numpy(), before = "SPARKPILOT_PYTHON='" + python + "'";
   if (python.empty()) GTEST_SKIP() << "no Python has NumPy";

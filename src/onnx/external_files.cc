@@ -97,6 +97,12 @@ class ExternalData {
   std::set<std::string> locations_;
 };
 
+std::set<std::string> names_in(ByteSource& source) {
+  ExternalData data(source);
+  data.find();
+  return data.locations();
+}
+
 // As the loader reads it.
 bool is_readable(const std::filesystem::path& folder, const std::string& location) {
   try {
@@ -113,10 +119,8 @@ std::vector<std::filesystem::path> external_files(const std::filesystem::path& m
   std::vector<std::filesystem::path> files;
   try {
     FileSource source(model);
-    ExternalData data(source);
-    data.find();
     const std::filesystem::path folder = model.has_parent_path() ? model.parent_path() : ".";
-    for (const std::string& location : data.locations()) {
+    for (const std::string& location : names_in(source)) {
       if (is_readable(folder, location)) files.push_back(folder / location);
     }
   } catch (const Error&) {  // whoever loads it says what is wrong
@@ -127,9 +131,7 @@ std::vector<std::filesystem::path> external_files(const std::filesystem::path& m
 
 std::set<std::string> external_names(std::span<const std::byte> model) {
   ArraySource source(model);
-  ExternalData data(source);
-  data.find();
-  return data.locations();
+  return names_in(source);
 }
 
 }  // namespace sparkpilot

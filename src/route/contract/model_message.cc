@@ -190,7 +190,7 @@ cereal::ModelDataV2::ConfidenceClass ModelPublisher::confidence(const MetaOutput
 
 void ModelPublisher::fill_model(cereal::Event::Builder event, const ModelOutputs& outputs, const Action& action,
                                 const FrameMark& mark, const MessageExtras& extras) {
-  event.setValid(mark.calibrated);
+  event.setValid(mark.model_valid);
   auto model = event.initModelV2();
   model.setFrameId(mark.frame_id);
   model.setFrameIdExtra(mark.frame_id_extra);
@@ -220,7 +220,7 @@ void ModelPublisher::fill_model(cereal::Event::Builder event, const ModelOutputs
 }
 
 void fill_odometry(cereal::Event::Builder event, const ModelOutputs& outputs, const FrameMark& mark) {
-  event.setValid(mark.valid);
+  event.setValid(mark.odometry_valid);
   auto odometry = event.initCameraOdometry();
   odometry.setFrameId(mark.frame_id);
   odometry.setTimestampEof(mark.timestamp_eof);

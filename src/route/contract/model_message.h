@@ -16,8 +16,8 @@ namespace sparkpilot::drive {
 struct FrameMark {
   uint32_t frame_id = 0, frame_id_extra = 0;  // of the road camera and of the wide one
   uint64_t timestamp_eof = 0;                 // ns of the device's clock
-  bool calibrated = true;                     // and its plan is finite: modelV2 is valid
-  bool valid = true;                          // cameraOdometry is valid too: no frame was lost before it
+  bool model_valid = true;                    // modelV2 is: the camera is calibrated and the plan finite
+  bool odometry_valid = true;                 // cameraOdometry is, too: no frame was lost before it
 };
 
 struct MessageExtras {

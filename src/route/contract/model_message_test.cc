@@ -112,7 +112,7 @@ TEST(HardBrake, IsPredictedOnceFiveFramesSaySo) {
 }
 
 TEST(Validity, OfOdometryAsksForEveryFrame) {
-  const FrameMark mark{.calibrated = true, .valid = false};
+  const FrameMark mark{.model_valid = true, .odometry_valid = false};
   const ModelOutputs outputs;
   capnp::MallocMessageBuilder model, odometry;
   auto event = model.initRoot<cereal::Event>();
