@@ -35,17 +35,17 @@ struct TrainedWeights {
 };
 
 struct TrainingOptions {
-  int threads = 0;  // 0: all processors of this process
-  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;
-  float weight_decay = 0.01f;
-  double clip = 1;  // a gradient of a greater norm is scaled down to it; 0: none is
+  int threads = 0;                                      // 0: all processors of this process
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  // AdamW's: betas 0 to below 1, epsilon above 0
+  float weight_decay = 0.01f;                           // 0 or more
+  double clip = 1;                                      // a gradient of a greater norm is scaled down to it; 0: none is
 };
 
 class Training {
  public:
   // `loss` is a value of one element. The graph is one that Builder made with its newest opset; all shapes are fixed.
-  // Fails (user) if it has states, if an op has no gradient, naming it, if the loss depends on no weights, and if
-  // weights are no f32 constant or have the name of others.
+  // Fails (user) if it has states, if an op has no gradient, naming it, if the loss depends on no weights, if weights
+  // are no f32 constant or have the name of others, and on options outside their ranges.
   Training(Graph graph, ValueId loss, std::vector<TrainedWeights> weights, TrainingOptions options = {});
   ~Training();
   Training(Training&&) noexcept;
@@ -53,8 +53,8 @@ class Training {
 
   // The memory of an f32 input, which the next step reads; it stays as it was written. Fails (user) if absent.
   std::span<float> input(std::string_view name);
-  // One forward and backward pass and one update. Fails (user) if the gradient is not finite; the weights are then as
-  // they were.
+  // One forward and backward pass and one update. Fails (user) if the gradient is not finite or `rate` is not 0 to 1e6;
+  // the weights are then as they were.
   void step(double rate);
   double loss() const;    // of the last step, before its update
   int64_t steps() const;  // so far

@@ -81,6 +81,28 @@ TEST(Training, LearnsAFunctionAndGivesItsWeights) {
   }
 }
 
+TEST(Training, RefusesOptionsAndRatesThatRuinWeights) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+  for (const TrainingOptions& options :
+       {TrainingOptions{.beta1 = 1}, TrainingOptions{.beta1 = -0.1f}, TrainingOptions{.beta2 = kNan},
+        TrainingOptions{.epsilon = 0}, TrainingOptions{.epsilon = kInfinity}, TrainingOptions{.weight_decay = kNan},
+        TrainingOptions{.weight_decay = -1}, TrainingOptions{.clip = -1}}) {
+    Net made = fresh();
+    const std::string said = error_of([&] { Training(std::move(made.graph), made.loss, made.weights, options); });
+    EXPECT_NE(said.find("expected"), std::string::npos) << said;
+  }
+  Net made = fresh();
+  Training training(std::move(made.graph), made.loss, made.weights, {.threads = 1});
+  give(training, 1);
+  const Tensor before = training.weights("w1");
+  for (const double rate : {-1.0, static_cast<double>(kNan), static_cast<double>(kInfinity), 1e300}) {
+    EXPECT_NE(error_of([&] { training.step(rate); }).find("expected 0 to 1000000"), std::string::npos);
+  }
+  const Tensor after = training.weights("w1");
+  EXPECT_TRUE(std::ranges::equal(before.data<float>(), after.data<float>()));
+  EXPECT_EQ(training.steps(), 0);
+}
+
 TEST(Training, SaysWhatIsWrong) {
   const auto refusal = [](const std::function<void(Net&)>& change) {
     Net made = fresh();
@@ -90,6 +112,13 @@ TEST(Training, SaysWhatIsWrong) {
   EXPECT_EQ(refusal([](Net&) {}), "");
   EXPECT_EQ(refusal([](Net& n) { n.weights[1].value = n.y; }), "training: \"b1\" is no constant of the graph");
   EXPECT_NE(refusal([](Net& n) { n.weights[1].name = "w1"; }).find("w1"), std::string::npos);
+  for (const ValueId id : {ValueId{}, ValueId{1000}}) {
+    EXPECT_EQ(refusal([=](Net& n) { n.weights[1].value = id; }), "training: \"b1\" is no constant of the graph");
+    EXPECT_EQ(refusal([=](Net& n) { n.loss = id; }), "training: the loss is no value of the graph");
+  }
+  EXPECT_EQ(refusal([](Net& n) { n.graph = Graph(); }), "training: the loss is no value of the graph");
+  EXPECT_EQ(refusal([](Net& n) { n.weights[1].value = n.weights[0].value; }),
+            "training: \"w1\" and \"b1\" are the same constant");
   EXPECT_NE(refusal([](Net& n) { n.weights.clear(); }), "");
   EXPECT_NE(refusal([](Net& n) { n.loss = n.y; }), "");
   EXPECT_EQ(refusal([](Net& n) {
