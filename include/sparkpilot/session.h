@@ -165,8 +165,8 @@ class Session {
   template <typename T>
   std::span<const T> output(std::string_view name) const;
 
-  // States: memory that one run passes to the next. After a failed run, states that are updated in place may have
-  // changed.
+  // States: memory that one run passes to the next, there once the shapes of all inputs are known. After a failed run,
+  // states that are updated in place may have changed.
   std::vector<std::string> states() const;
   // On a GPU with its own memory states stay there; one that was asked for here, or whose store is the caller's
   // (without StateStore::stay_on_gpu), is copied to and from this memory at every run from then on.

@@ -16,7 +16,9 @@
  * sparkpilot_error() is a line that says what was expected and what came; what a failed call should have written is not
  * written, a session that failed to run can be run again. A session is used by one thread at a time: a call that finds
  * it in use by another thread fails with SPARKPILOT_BAD_INPUT and does nothing. Several sessions may be used at once.
- * Files are treated as hostile. Handles are not: NULL is refused, a handle that was closed must not be used.
+ * Where the system gives no memory for one more thread (ulimit -v), the OpenMP runtime ends the process: `threads` of 1
+ * needs none. Files are treated as hostile. Handles are not: NULL is refused, a handle that was closed must not be
+ * used.
  *
  * Functions and structs stay as they are as long as SPARKPILOT_API_VERSION, which is a part of the library's name; more
  * may be added.
@@ -87,7 +89,7 @@ typedef struct {
  * set, for outputs until the next run, and until the session is closed. */
 typedef struct {
   const char* name;                          /* as long as the session */
-  int32_t dtype;                             /* SPARKPILOT_F32 ... */
+  int32_t dtype;                             /* SPARKPILOT_F32 ...; 0: not known before the first run */
   int32_t rank;                              /* -1: not known yet */
   int64_t shape[SPARKPILOT_MOST_DIMENSIONS]; /* -1: a dimension that is open */
   void* data;                                /* NULL: an input with an open dimension, an output before the first run */

@@ -127,7 +127,7 @@ def _words(name: str, value: Any) -> List[str]:
 
 
 def _text(value: Any) -> str:
-    return os.fsdecode(value) if isinstance(value, (str, bytes, os.PathLike)) else str(value)
+    return text("argument", os.fsdecode(value) if isinstance(value, (str, bytes, os.PathLike)) else str(value))
 
 
 def run(command: str, /, *args: Union[_Path, Iterable[_Path]], say: _Say = None, json_output: bool = True,

@@ -50,11 +50,12 @@ class FrameReader:
                  threads: int = 1, data: Union[str, os.PathLike[str], None] = None) -> None:
         self._pix_fmt, self._start = text("pix_fmt", pix_fmt), min(integer("start", start, 0), 2**62)
         self._threads = integer("threads", threads, 1, 16)  # as many as FFmpeg's decoders use at most
-        if os.path.isfile(route):
-            self._videos = [(0, os.fspath(route))]
+        name = path("route", route)
+        if os.path.isfile(name):
+            self._videos = [(0, name)]
         else:
             self._videos = [(number, os.fspath(file))
-                            for number, file in _route.find_videos(path("route", route), text("camera", camera), os.fspath(data or ""))]
+                            for number, file in _route.find_videos(name, text("camera", camera), os.fspath(data or ""))]
         first = self._open(0)
         #: Pixels of the first video.
         self.width: int = first.width

@@ -80,8 +80,8 @@ class Model:
 
         opset: 0 is the model's own where all its operators can be written in it, else the newest that fits.
         external_data: weights go to `<path>.data`.
-        Folders that lack are made. Raises InputError, and leaves no file, if ONNX cannot express a node, and for models
-        with states.
+        Raises InputError, and leaves no file, if ONNX cannot express a node, for models with states, and where the folder
+        does not exist.
         """
         return self._core.save(_path("path", path), opset=integer("opset", opset, 0, 1000), external_data=bool(external_data))
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 import numpy as np
 
 from sparkpilot import _core
-from sparkpilot._arguments import names, text
+from sparkpilot._arguments import names, path, text
 from sparkpilot.model import Model, TensorInfo, load
 
 
@@ -109,8 +109,8 @@ class Session(_core.Session):
         super().__init__(model._core, {
             "device": device, "threads": threads, "precision": precision, "dims": dims, "shapes": shapes, "batch": batch,
             "outputs": names("outputs", outputs), "emulate": emulate, "passes_off": set(names("passes_off", passes_off)),
-            "kernels": kernels, "tune": tune, "tuning_file": os.fspath(tuning_file or ""), "memory_reserve": memory_reserve,
-            "keep": set(names("keep", keep)), "profile": profile, "say": say})
+            "kernels": kernels, "tune": tune, "tuning_file": path("tuning_file", tuning_file) if tuning_file else "",
+            "memory_reserve": memory_reserve, "keep": set(names("keep", keep)), "profile": profile, "say": say})
 
     @property
     def inputs(self) -> Arrays:
@@ -151,6 +151,9 @@ class Session(_core.Session):
         Inputs are NumPy arrays, or tensors with __dlpack__ in the processor's memory, of exactly the input's type; a
         dictionary takes names that are no Python names. Open dimensions get the sizes of the arrays.
         """
+        if arrays is not None and not isinstance(arrays, Mapping):
+            raise TypeError(f"a call takes inputs by name, session({next(iter(self.inputs), 'x')}=array) or a dictionary, "
+                            f"got {type(arrays).__name__}")
         return self._call({**(arrays or {}), **named})
 
     def __repr__(self) -> str:

@@ -112,7 +112,6 @@ SessionOptions session_options(const sparkpilot_options* given_options) {
   if (tune != "off" && tune != "auto" && tune != "full") fail("tune is \"{}\", expected off, auto or full", tune);
   options.tune = tune == "off" ? Tune::off : tune == "full" ? Tune::full : Tune::automatic;
   options.tuning_file = given(from.tuning_file, "the option tuning_file");
-  if (from.threads < 0 || from.threads > 4096) fail("{} threads, expected 0 to 4096", from.threads);
   options.threads = from.threads;
   return options;
 }

@@ -43,6 +43,7 @@ ValueId Builder::constant(Tensor tensor, std::string name) {
 }
 
 ValueId Builder::scalar(DType dtype, double value) {
+  if (dtype == DType::none) fail("a scalar needs a type");
   Tensor tensor = Tensor::zeros(dtype, Shape{});
   store_element(dtype, tensor.raw(), 0, value);
   return constant(std::move(tensor));

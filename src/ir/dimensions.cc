@@ -56,6 +56,23 @@ void fix_input(Graph& graph, const std::string& name, const Shape& shape) {
   if (!fits) fail("input \"{}\" is {}, the shape given for it {}", name, declared_text(declared), shape.str());
 }
 
+// Fails where two shapes give one named dimension two sizes.
+void check_alike(const Graph& graph, const std::map<std::string, Shape>& shapes) {
+  std::map<std::string, std::pair<std::string, int64_t>> known;  // the input that a dimension's size is from
+  for (const auto& [name, shape] : shapes) {
+    const Value& input = graph.value(input_named(graph, name));
+    if (!input.declared || std::ssize(*input.declared) != shape.rank()) continue;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      const Dim& dim = (*input.declared)[static_cast<size_t>(axis)];
+      if (dim.size >= 0 || dim.symbol.empty()) continue;
+      const auto& [other, size] = known.try_emplace(dim.symbol, name, shape[axis]).first->second;
+      if (size == shape[axis]) continue;
+      fail("dimension \"{}\" is {} in the shape given for input \"{}\" and {} in that for \"{}\"", dim.symbol, size,
+           other, shape[axis], name);
+    }
+  }
+}
+
 // "batch, time"
 std::string open_names(const Graph& graph) {
   std::set<std::string> names;
@@ -90,6 +107,7 @@ void fix_dimensions(Graph& graph, const std::map<std::string, int64_t>& dims,
            open.empty() ? ", nor any with a name" : "; there are: " + open);
     }
   }
+  check_alike(graph, shapes);
   for (const auto& [name, shape] : shapes) fix_input(graph, name, shape);
   for (const ValueId id : graph.inputs()) {
     Value& input = graph.value(id);

@@ -66,7 +66,7 @@ TEST(FixDimensions, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refusal({}, {{"y", Shape{1, 4, 1}}}), "input \"y\" is [batch, 3, time], the shape given for it [1,4,1]");
   EXPECT_EQ(refusal({{"batch", 2}}, {{"x", Shape{1, 4}}}), "input \"x\" is [2, ?], the shape given for it [1,4]");
   EXPECT_EQ(refusal({}, {{"x", Shape{1, 4}}, {"y", Shape{2, 3, 1}}}),
-            "input \"y\" is [1, 3, time], the shape given for it [2,3,1]");
+            "dimension \"batch\" is 1 in the shape given for input \"x\" and 2 in that for \"y\"");
 }
 
 }  // namespace

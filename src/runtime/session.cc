@@ -404,7 +404,12 @@ ConstView Session::output(std::string_view name) const {
 
 std::vector<std::string> Session::states() const {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : *impl_->states) names.push_back(name);
+  if (impl_->now) {
+    for (const auto& [name, tensor] : *impl_->states) names.push_back(name);
+  } else {
+    for (const State& state : impl_->graph.states()) names.push_back(impl_->graph.value(state.value).name);
+    std::ranges::sort(names);
+  }
   return names;
 }
 

@@ -91,6 +91,11 @@ class Memory(unittest.TestCase):
         np.testing.assert_array_equal(y, 2 * given)
         np.testing.assert_array_equal(session({"x": given})["y"], 2 * given)
         np.testing.assert_array_equal(session(x=session.inputs["x"])["y"], 2 * given)
+        for wrong in (given, [1]):
+            with self.assertRaisesRegex(TypeError, r"takes inputs by name, session\(x=array\) or a dictionary, got (nd|li)"):
+                session(wrong)
+            with self.assertRaisesRegex(TypeError, "tuning_file: expected a path"):
+                Session(doubled(), tuning_file=5)
 
     def test_shapes_do_not_change_under_an_array(self):
         session = Session(doubled(("n", 3)), threads=1)
@@ -143,6 +148,21 @@ class Memory(unittest.TestCase):
         np.testing.assert_array_equal(session.outputs["y"], [11, 12])
         session.reset_states()
         np.testing.assert_array_equal(session.states["total"], [0, 0])
+
+    def test_states_have_names_before_the_shapes_are_known(self):
+        b = Builder()
+        sum_, last = (b.state(np.zeros((1, 3), np.float32), name) for name in ("sum", "last"))
+        x = b.input("x", "float32", ("n", 3))
+        b.next(sum_, sum_ + b.add("ReduceSum", x, np.array([0]), keepdims=1))
+        b.next(last, sum_ * np.float32(1))
+        b.output(sum_ + last, "y")
+        session = Session(b.model(), threads=1)
+        self.assertEqual(list(session.states), ["last", "sum"])
+        with self.assertRaisesRegex(InputError, "before the shapes of all inputs are known"):
+            session.states["sum"]
+        session(x=np.ones((4, 3), np.float32))
+        self.assertEqual(list(session.states), ["last", "sum"])
+        np.testing.assert_array_equal(session.states["sum"], [[4, 4, 4]])
 
 
 class Types(unittest.TestCase):
