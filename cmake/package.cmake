@@ -1,5 +1,5 @@
 # The library as others use it: one archive, the public headers, a CMake package. `sparkpilot::sparkpilot` is its name both
-# after find_package(sparkpilot) and after add_subdirectory().
+# after find_package(sparkpilot) and after add_subdirectory(); `sparkpilot::sim` and `sparkpilot::c` are the C libraries.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -32,6 +32,14 @@ function(sparkpilot_library)
   target_link_options(sparkpilot_library INTERFACE ${SPARKPILOT_SANITIZE_FLAGS})
 endfunction()
 
+# A C library as others link it: `sparkpilot::NAME`.
+function(sparkpilot_name_c_library target name)
+  # Not what sparkpilot_flags() gives: the sources are not installed.
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} INTERFACE_INCLUDE_DIRECTORIES
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>;$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  add_library(sparkpilot::${name} ALIAS ${target})
+endfunction()
+
 # The environment for learning, as a shared library of C functions (include/sparkpilot/sim_env.h). Of the room ops it takes the
 # file that finds kernels, and of others what that and the simulator use: it needs none of the libraries of the rest.
 function(sparkpilot_sim_library)
@@ -45,6 +53,7 @@ function(sparkpilot_sim_library)
   target_link_libraries(sim_shared PRIVATE $<TARGET_FILE:sim> $<TARGET_FILE:ops> tensor fmt::fmt sparkpilot::hwy)
   target_link_options(sim_shared PRIVATE LINKER:--version-script=${exports} LINKER:--no-undefined LINKER:--gc-sections)
   set_target_properties(sim_shared PROPERTIES OUTPUT_NAME sparkpilot_sim SOVERSION 3 LINK_DEPENDS ${exports})
+  sparkpilot_name_c_library(sim_shared sim)
 endfunction()
 
 # Sessions, as a shared library of C functions (include/sparkpilot/sparkpilot.h) that holds the rooms it needs.
@@ -58,6 +67,7 @@ function(sparkpilot_c_library)
   target_link_libraries(c_shared PRIVATE runtime)
   target_link_options(c_shared PRIVATE LINKER:--version-script=${exports} LINKER:--no-undefined LINKER:--gc-sections)
   set_target_properties(c_shared PROPERTIES OUTPUT_NAME sparkpilot_c SOVERSION 1 LINK_DEPENDS ${exports})
+  sparkpilot_name_c_library(c_shared c)
 endfunction()
 
 # What shells and man know of the program, made by the installed build of it from the tables that --help prints.
@@ -102,13 +112,13 @@ function(sparkpilot_install)
   endif()
   install(TARGETS sparkpilot_library EXPORT sparkpilot)
   if(TARGET sim_shared)
-    install(TARGETS sim_shared)
+    install(TARGETS sim_shared EXPORT sparkpilot)
   endif()
   if(TARGET sparkpilot_mpi)
     install(TARGETS sparkpilot_mpi DESTINATION lib/sparkpilot)  # where comm.cc looks for it
   endif()
   if(TARGET c_shared)
-    install(TARGETS c_shared)
+    install(TARGETS c_shared EXPORT sparkpilot)
     file(RELATIVE_PATH SPARKPILOT_UP_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
     configure_file(${PROJECT_SOURCE_DIR}/cmake/sparkpilot.pc.in ${PROJECT_BINARY_DIR}/sparkpilot.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/sparkpilot.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

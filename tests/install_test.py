@@ -90,6 +90,21 @@ class Outside(unittest.TestCase):
         run("cc", *FLAGS.split(), source, "-o", program, *said.split(), f"-Wl,-rpath,{pc.parent}")
         self.assertRegex(run(program, self.folder / "tiny_driving_policy.onnx"), r"^outputs has \d+ bytes\n$")
 
+    def test_an_example_that_uses_both_libraries(self):
+        """By the targets that docs/sim_env.md and docs/install.md name."""
+        prefix = self.folder / "prefix"
+        run(self.options.cmake, "--install", self.options.build, "--prefix", prefix)
+        lists = re.sub(r"add_executable\(.*", f"add_executable(app {ROOT}/examples/clone_mpc.cc)", readme_block("cmake"))
+        lists += "target_link_libraries(app PRIVATE sparkpilot::sim)\n"
+        lists += "add_library(other SHARED main.cc)\ntarget_link_libraries(other PRIVATE sparkpilot::c)\n"
+        source = self.project(lists)
+        (source / "main.cc").write_text("#include <sparkpilot/sparkpilot.h>\n"
+                                        "const char* version() { return sparkpilot_version(); }\n")
+        build = self.configure(source, f"-DCMAKE_PREFIX_PATH={prefix}")
+        run(self.options.cmake, "--build", build)
+        said = subprocess.run([build / "app", "policy.onnx", "none"], capture_output=True, text=True, check=False)
+        self.assertNotIn("loading shared libraries", said.stderr)
+
     def test_a_part_of_another_project(self):
         found = "find_package(sparkpilot REQUIRED)"
         lists = readme_block("cmake")
