@@ -96,6 +96,8 @@ Adapter load_adapter(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> adapter_files(const std::filesystem::path& folder);
 // Fails (user) naming the tensor if a value is not finite in the type in which the file would hold it.
 void check_values(const Adapter& adapter);
+// The adapter that load_adapter() reads where this one was saved: with its tensors' values rounded to `stored`.
+Adapter as_stored(Adapter adapter);
 // Makes the folder; each file is replaced at once. Fails (user) as check_values() does, and then writes nothing.
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder);
 

@@ -137,7 +137,7 @@ TEST_P(Kinds, ComeOutAgain) {
   shake(adapter, 3);
   Graph graph = base;
   merge_adapters(graph, {{&adapter}});
-  EXPECT_NE(error_of([&] { merge_adapters(graph, {{&adapter}}); }), "");
+  EXPECT_NE(error_of([&] { merge_adapters(graph, {{&adapter}}); }).find("made for another model"), std::string::npos);
   Adapter other = adapter;
   other.layers[1].alpha = 7;
   EXPECT_NE(error_of([&] { unmerge_adapter(graph, other); }).find("another adapter"), std::string::npos);
@@ -147,6 +147,74 @@ TEST_P(Kinds, ComeOutAgain) {
   }
   EXPECT_TRUE(graph.metadata.empty());
   EXPECT_NE(error_of([&] { unmerge_adapter(graph, adapter); }).find("names no adapter"), std::string::npos);
+}
+
+// One that was made for a merged model goes on top, and comes out first.
+TEST_P(Kinds, FollowOneAnother) {
+  const TempFolder folder;
+  const Graph base = every_layer();
+  save_onnx(base, folder / "base.onnx");
+  Adapter first = create_adapter(base, options_of(GetParam()));
+  shake(first, 3);
+  save_adapter(first, folder / "first");
+  Graph once = base;
+  merge_adapters(once, {{&first}});
+  Adapter second = create_adapter(once, options_of(GetParam()));
+  shake(second, 40);
+  std::ranges::reverse(second.layers);  // as a file's may be
+  save_adapter(second, folder / "second");
+  Graph twice = once;
+  merge_adapters(twice, {{&second}});
+  const auto named = [&](const std::string& a, const std::string& b) {
+    return load_model(
+        fmt::format("{}@{}@{}", (folder / "base.onnx").string(), (folder / a).string(), (folder / b).string()));
+  };
+  EXPECT_EQ(base_fingerprint(named("first", "second")), base_fingerprint(twice));
+  for (const auto& [a, b] : {std::pair("second", "first"), std::pair("first:0.5", "second")}) {
+    EXPECT_NE(error_of([&] { named(a, b); }).find("made for another model"), std::string::npos);
+  }
+  EXPECT_NE(error_of([&] { unmerge_adapter(twice, first); }).find("another adapter"), std::string::npos);
+  unmerge_adapter(twice, load_adapter(folder / "second"));
+  for (const Layer& layer : find_layers(once)) {
+    EXPECT_LE(distance(layer_weights(twice, layer), layer_weights(once, layer)), 1e-6) << layer.path;
+  }
+  EXPECT_EQ(twice.metadata, once.metadata);
+  unmerge_adapter(twice, first);
+  EXPECT_TRUE(twice.metadata.empty());
+}
+
+// What is merged while the tensors are at hand comes out by what the file holds, in 16 bits too.
+TEST_P(Kinds, ComeOutByTheirFiles) {
+  const TempFolder folder;
+  const Graph base = every_layer(DType::f16);
+  AdapterOptions options = options_of(GetParam());
+  options.stored = DType::f16;
+  Adapter adapter = create_adapter(base, options);
+  shake(adapter, 3);
+  std::ranges::reverse(adapter.layers);
+  save_adapter(adapter, folder / "adapter");
+  Graph graph = base, by_file = base;
+  const Adapter stored = as_stored(adapter), read = load_adapter(folder / "adapter");
+  merge_adapters(graph, {{&stored}});
+  merge_adapters(by_file, {{&read}});
+  EXPECT_EQ(base_fingerprint(graph), base_fingerprint(by_file));
+  unmerge_adapter(graph, read);
+  EXPECT_TRUE(graph.metadata.empty());
+}
+
+TEST(ModelNames, MayHaveAnAtInTheirFolders) {
+  const TempFolder folder;
+  const std::filesystem::path home = folder / "me@home", model = home / "a.onnx";
+  write_text(model, "x");
+  for (const char* adapter : {"b@c", "d"}) std::filesystem::create_directory(home / adapter);
+  const ModelName name =
+      parse_model_name(model.string() + "@" + (home / "b@c").string() + ":0.5@" + (home / "d").string());
+  EXPECT_EQ(name.file, model);
+  ASSERT_EQ(name.adapters.size(), 2u);
+  EXPECT_EQ(name.adapters[0].folder, home / "b@c");
+  EXPECT_EQ(name.adapters[0].by, 0.5);
+  EXPECT_EQ(parse_model_name("none@x@y:2").adapters.size(), 2u);
+  EXPECT_TRUE(parse_model_name(model).adapters.empty());
 }
 
 TEST_P(Kinds, AddUp) {

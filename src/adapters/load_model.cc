@@ -25,16 +25,32 @@ ModelName::Part parse_adapter_name(std::string_view text) {
   return {.folder = text.substr(0, colon), .by = by};
 }
 
+namespace {
+
+// Where a name ends: at the first '@' (or the end) with something of that name before it; without any, at the first.
+template <typename Exists>
+size_t end_of_name(std::string_view text, const Exists& exists) {
+  for (size_t at = text.find('@'); at != std::string_view::npos; at = text.find('@', at + 1)) {
+    if (exists(text.substr(0, at))) return at;
+  }
+  return exists(text) ? std::string_view::npos : text.find('@');
+}
+
+}  // namespace
+
 ModelName parse_model_name(const fs::path& text) {
-  std::error_code none;
-  if (fs::exists(text, none)) return {.file = text, .adapters = {}};
+  const auto exists = [](const fs::path& path) {
+    std::error_code none;
+    return fs::exists(path, none);
+  };
+  if (exists(text)) return {.file = text, .adapters = {}};
   const std::string whole = text.string();
   std::string_view rest = whole;
-  size_t at = rest.find('@');
+  size_t at = end_of_name(rest, exists);
   ModelName out{.file = rest.substr(0, at), .adapters = {}};
   while (at != std::string_view::npos) {
     rest.remove_prefix(at + 1);
-    at = rest.find('@');
+    at = end_of_name(rest, [&](std::string_view name) { return exists(parse_adapter_name(name).folder); });
     out.adapters.push_back(parse_adapter_name(rest.substr(0, at)));
   }
   return out;
@@ -46,12 +62,25 @@ fs::path with_adapter(const fs::path& model, const ModelName::Part& adapter) {
   return text;
 }
 
-void merge_named(Graph& base, const std::vector<ModelName::Part>& parts) {
+int merge_named(Graph& base, const std::vector<ModelName::Part>& parts) {
   std::vector<Adapter> adapters;
   for (const ModelName::Part& part : parts) adapters.push_back(load_adapter(part.folder));
-  std::vector<ScaledAdapter> scaled;
-  for (size_t i = 0; i < parts.size(); ++i) scaled.push_back({&adapters[i], parts[i].by});
-  if (!scaled.empty()) merge_adapters(base, scaled);
+  std::vector<ScaledAdapter> together;
+  int merges = 0;
+  const auto merge = [&] {
+    if (together.empty()) return;
+    merge_adapters(base, together);
+    together.clear();
+    ++merges;
+  };
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string& wanted = adapters[i].base_fingerprint;
+    // Another base can only be what those before it make.
+    if (!together.empty() && !wanted.empty() && wanted != base_fingerprint(base)) merge();
+    together.push_back({&adapters[i], parts[i].by});
+  }
+  merge();
+  return merges;
 }
 
 Graph load_model(const fs::path& text, std::vector<fs::path>* files) {

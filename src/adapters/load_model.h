@@ -31,8 +31,9 @@ std::filesystem::path with_adapter(const std::filesystem::path& model, const Mod
 // Fails (user) as load_onnx(), load_adapter() and merge_adapters() do.
 Graph load_model(const std::filesystem::path& text, std::vector<std::filesystem::path>* files = nullptr);
 
-// Merges the adapters into a model that was read.
-void merge_named(Graph& base, const std::vector<ModelName::Part>& adapters);
+// Merges the adapters into a model that was read: those of this base are added up, one that was made for what those
+// before it make is merged into that. Returns how many merges there were.
+int merge_named(Graph& base, const std::vector<ModelName::Part>& adapters);
 
 // The files that load_model() reads.
 std::vector<std::filesystem::path> files_of(const ModelName& model);

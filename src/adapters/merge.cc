@@ -56,26 +56,42 @@ Tensor as_f32(const std::vector<double>& values, const Shape& shape) {
 
 double length_of(const std::vector<double>& values) { return row_norms(values, 1)[0]; }
 
-// Which adapter it is: its kind, and every layer's path, scale and matrices.
+// Which adapter it is: its kind, and every layer's path, scale and matrices, in the order that a file gives.
 std::string hash_of(const Adapter& adapter) {
   Fnv hash;
   hash.text(name(adapter.kind));
-  for (const AdapterLayer& layer : adapter.layers) {
-    hash.text(fmt::format("{} {}", layer.path, layer.alpha));
-    for (const Tensor& tensor : {layer.a, layer.b, layer.magnitude}) {
+  std::map<std::string_view, const AdapterLayer*> layers;
+  for (const AdapterLayer& layer : adapter.layers) layers[layer.path] = &layer;
+  for (const auto& [path, layer] : layers) {
+    hash.text(fmt::format("{} {}", path, layer->alpha));
+    for (const Tensor& tensor : {layer->a, layer->b, layer->magnitude}) {
       if (tensor.present()) hash.bytes(tensor.raw(), static_cast<size_t>(tensor.bytes()));
     }
   }
   return fmt::format("{:016x}", hash.value());
 }
 
-std::vector<float> norms_of(const Json& record, const Layer& layer, const std::string& unreadable) {
+constexpr const char* kUnreadable = "the metadata \"sparkpilot.adapter\" cannot be read";
+
+// What the metadata says was merged last; fails (user) if it is not what merge_adapters() writes.
+Json record_of(const std::string& text) {
+  std::optional<Json> record;
+  try {
+    record = parse_bounded(text);
+  } catch (const nlohmann::json::exception&) {
+    fail("{}", kUnreadable);
+  }
+  if (!record || !record->is_object() || !(*record)["adapters"].is_array()) fail("{}", kUnreadable);
+  return *record;
+}
+
+std::vector<float> norms_of(const Json& record, const Layer& layer) {
   const Json norms = record.value("norms", Json::object());
   const auto at = norms.find(layer.path);
-  if (at == norms.end() || !at->is_string()) fail("{}", unreadable);
+  if (at == norms.end() || !at->is_string()) fail("{}", kUnreadable);
   const std::vector<std::byte> bytes = decode_base64(at->get<std::string>());
   std::vector<float> out(static_cast<size_t>(layer.out()));
-  if (bytes.size() != out.size() * sizeof(float)) fail("{}", unreadable);
+  if (bytes.size() != out.size() * sizeof(float)) fail("{}", kUnreadable);
   std::memcpy(out.data(), bytes.data(), bytes.size());
   return out;
 }
@@ -101,8 +117,10 @@ Tensor merged_weights(const Tensor& weights, const Layer& layer, const Adapter& 
 }
 
 void merge_adapters(Graph& base, const std::vector<ScaledAdapter>& adapters) {
-  if (base.metadata.contains(std::string(kMerged))) fail("the model is a merged one already; merge into its base");
   Json record = {{"base_fingerprint", base_fingerprint(base)}, {"adapters", Json::array()}};
+  if (const auto found = base.metadata.find(std::string(kMerged)); found != base.metadata.end()) {
+    record["before"] = record_of(found->second);
+  }
   struct Sum {
     Layer layer;
     std::vector<double> weights;
@@ -143,15 +161,8 @@ void merge_adapters(Graph& base, const std::vector<ScaledAdapter>& adapters) {
 void unmerge_adapter(Graph& merged, const Adapter& adapter) {
   const auto found = merged.metadata.find(std::string(kMerged));
   if (found == merged.metadata.end()) fail("the model's metadata names no adapter that was merged into it");
-  const std::string unreadable = fmt::format("the metadata \"{}\" cannot be read", kMerged);
-  std::optional<Json> record;
-  try {
-    record = parse_bounded(found->second);
-  } catch (const nlohmann::json::exception&) {
-    fail("{}", unreadable);
-  }
-  if (!record || !record->is_object() || !(*record)["adapters"].is_array()) fail("{}", unreadable);
-  const Json& all = (*record)["adapters"];
+  const Json record = record_of(found->second);
+  const Json& all = record["adapters"];
   if (all.size() != 1) fail("{} adapters were merged; they cannot be told apart", all.size());
   if (!all[0].is_object() || all[0].value("by", Json()) != Json(1.0)) fail("the adapter was merged in part");
   if (all[0].value("hash", Json()) != Json(hash_of(adapter))) fail("another adapter was merged into the model");
@@ -166,7 +177,7 @@ void unmerge_adapter(Graph& merged, const Adapter& adapter) {
         low_rank_product(mine.a.data<float>(), mine.b.data<float>(), layer.out(), layer.in(), layer.groups);
     std::vector<double> base(product.size());
     std::vector<float> norms;
-    if (adapter.kind == AdapterKind::dora) norms = norms_of(all[0], layer, unreadable);
+    if (adapter.kind == AdapterKind::dora) norms = norms_of(all[0], layer);
     const auto in = static_cast<size_t>(layer.in());
     for (size_t k = 0; k < base.size(); ++k) {
       double w = static_cast<double>(weights.data<float>()[k]);
@@ -178,8 +189,11 @@ void unmerge_adapter(Graph& merged, const Adapter& adapter) {
     }
     set_layer_weights(merged, layer, as_f32(base, layer.weight));
   }
-  merged.metadata.erase(found);
+  if (const auto before = record.find("before"); before != record.end()) found->second = json_text(*before);
+  else merged.metadata.erase(found);
 }
+
+void forget_merges(Graph& graph) { graph.metadata.erase(std::string(kMerged)); }
 
 std::vector<LayerDifference> compare_adapters(const Graph& base, const Adapter& a, const Adapter& b) {
   struct Pair {

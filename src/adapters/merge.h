@@ -22,12 +22,16 @@ struct ScaledAdapter {
   const Adapter* adapter = nullptr;
   double by = 1;
 };
-// The graph's metadata then says what was merged, as far as unmerge_adapter() needs it.
+// The graph's metadata then says what was merged, as far as unmerge_adapter() needs it; of a base that was itself
+// merged it keeps what it said before.
 void merge_adapters(Graph& base, const std::vector<ScaledAdapter>& adapters);
 
-// Takes the only adapter out of a graph that merge_adapters() made with `by` 1: the base's weights, but for what their
-// type has rounded away. Fails (user) if the graph's metadata names no such merge, or another adapter.
+// Takes the adapter that was merged last out of a graph, where merge_adapters() merged it alone and with `by` 1: the
+// base's weights, but for what their type has rounded away. Fails (user) if the graph's metadata names no such merge,
+// or another adapter.
 void unmerge_adapter(Graph& merged, const Adapter& adapter);
+// For weights that are no longer those of a merge.
+void forget_merges(Graph& graph);
 
 // How far two adapters of one base are apart, by layer.
 struct LayerDifference {

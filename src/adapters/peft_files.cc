@@ -92,6 +92,15 @@ Config parse_config(const std::string& bytes) {
     const bool plain = at == json.end() || at->is_null() || *at == Json(false) || (at->is_structured() && at->empty());
     if (!plain) fail("{} is {}, which is not supported", key, json_text(*at).substr(0, 60));
   }
+  // Others than these change the base's weights before they are trained (pissa, olora, loftq ...).
+  constexpr std::string_view kOnAnyBase[] = {"", "gaussian", "orthogonal", "eva"};
+  if (const std::string init = text(json, "init_lora_weights");
+      std::ranges::find(kOnAnyBase, init) == std::ranges::end(kOnAnyBase)) {
+    fail(
+        "init_lora_weights is \"{}\", which changes the base's weights in PEFT; save_pretrained() with "
+        "path_initial_model_for_weight_conversion makes an adapter of the base as it was",
+        init);
+  }
   if (const std::string bias = text(json, "bias"); !bias.empty() && bias != "none") {
     fail("bias is \"{}\": trained biases are not supported, expected \"none\"", bias);
   }
@@ -303,6 +312,15 @@ SafetensorsFile tensors_of(const Adapter& adapter) {
 }  // namespace
 
 void check_values(const Adapter& adapter) { tensors_of(adapter); }
+
+Adapter as_stored(Adapter adapter) {
+  for (AdapterLayer& layer : adapter.layers) {
+    for (Tensor* tensor : {&layer.a, &layer.b, &layer.magnitude}) {
+      if (tensor->present()) *tensor = convert(convert(*tensor, adapter.stored), DType::f32);
+    }
+  }
+  return adapter;
+}
 
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
   if (adapter.layers.empty()) fail("an adapter without layers cannot be saved");

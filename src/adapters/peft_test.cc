@@ -181,6 +181,13 @@ TEST_F(Broken, ConfigsAreRefusedByName) {
   EXPECT_NE(refusal("\"use_dora\": true", "\"use_dora\": false").find("use_dora is not set"), std::string::npos);
   EXPECT_NE(refusal("\"stem\": 2", "\"st(em|amp)\": 2").find("regular expression"), std::string::npos);
   EXPECT_NE(refusal("\"r\": 2", "\"r\": 7").find("has rank 2, adapter_config.json says 7"), std::string::npos);
+  for (const char* init : {"pissa", "pissa_niter_4", "olora", "loftq"}) {
+    EXPECT_NE(refusal("\"init_lora_weights\": true", fmt::format("\"init_lora_weights\": \"{}\"", init))
+                  .find("changes the base's weights in PEFT"),
+              std::string::npos);
+  }
+  for (const char* init : {"false", "\"gaussian\"", "\"orthogonal\"", "null"})
+    EXPECT_EQ(refusal("\"init_lora_weights\": true", fmt::format("\"init_lora_weights\": {}", init)), "accepted");
   EXPECT_NE(refusal("{", "{,").find("no JSON"), std::string::npos);
   EXPECT_NE(refusal("{", std::string(200, '[')).find("nested deeper than 64"), std::string::npos);
   EXPECT_EQ(refusal("{", "{"), "accepted");

@@ -184,10 +184,11 @@ int merge(const Program& program, const AdapterFlags& flags) {
   const ModelName model = parse_model_name(adapted(flags.model, flags.adapters));
   for (const fs::path& file : files_of(model)) read.push_back(file);
   Graph merged = base;
-  with_file(flags.model, [&] { merge_named(merged, model.adapters); });
-  if (model.adapters.size() > 1 && !program.quiet) {
+  int merges = 0;
+  with_file(flags.model, [&] { merges = merge_named(merged, model.adapters); });
+  if (merges < std::ssize(model.adapters) && !program.quiet) {
     note(fmt::format("{} adapters are added up, though each was trained alone: check what the model does",
-                     model.adapters.size()));
+                     std::ssize(model.adapters) - merges + 1));
   }
   std::vector<MergedOutput> outputs;
   const bool alone = model.adapters.size() == 1 && model.adapters[0].by == 1;

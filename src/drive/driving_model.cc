@@ -90,9 +90,12 @@ void add_adapters(ModelFiles& files, const std::vector<ModelName::Part>& adapter
     fs::path* found = nullptr;
     for (fs::path* file : {&files.supercombo, &files.vision, &files.policy, &files.driver_monitoring}) {
       if (file->empty()) continue;
-      const fs::path base = parse_model_name(*file).file;
-      names += (names.empty() ? "" : ", ") + base.string();
-      if (!found && base_fingerprint(load_onnx(base)) == wanted) found = file;
+      const ModelName model = parse_model_name(*file);
+      names += (names.empty() ? "" : ", ") + model.file.string();
+      if (found) continue;
+      const bool fits = base_fingerprint(load_onnx(model.file)) == wanted ||
+                        (!model.adapters.empty() && base_fingerprint(load_model(*file)) == wanted);
+      if (fits) found = file;
     }
     if (!found) fail("{}: made for none of {}", part.folder.string(), names);
     *found = with_adapter(*found, part);
