@@ -136,7 +136,9 @@ TEST_F(TrainCli, WritesAPageAtTheEndAndWhenInterrupted) {
   // A limit that is not reached.
   const ProgramResult stopped = run_program("train " + both() + out("run") + flags + "--rate 3e-2 --minutes 50",
                                             "timeout --foreground --preserve-status -s INT 6");
-  ASSERT_EQ(stopped.code, 0) << stopped.err;
+  ASSERT_EQ(stopped.code, 130) << stopped.err;
+  EXPECT_NE(stopped.err.find("sparkpilot train --resume " + folder.file("run") + " goes on with it"), std::string::npos)
+      << stopped.err;
   EXPECT_NE(stopped.out.find("interrupted after"), std::string::npos) << stopped.out;
   EXPECT_NE(stopped.out.find("report: " + page), std::string::npos) << stopped.out;
   const json summary = json::parse(read_text(folder.file("run") + "/summary.json"));

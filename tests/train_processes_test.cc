@@ -69,6 +69,34 @@ TEST_F(TrainProcesses, ShareTheirOwnFeatures) {
   EXPECT_NEAR(json::parse(two.out)["loss"].get<double>(), loss, 1e-4 * std::abs(loss));
 }
 
+// A process that would train something else, as by the options or files of its machine, ends all before the first step.
+TEST_F(TrainProcesses, AllTrainTheSame) {
+  const std::string other = folder.file("other");
+  fs::create_directory(other);
+  ASSERT_EQ(run_program("zoo build --quiet tiny_driving_policy --seed 5 --out '" + other + "'").code, 0);
+  const std::string models = shared->file("models"),
+                    vision = " --vision " + models + "/tiny_driving_vision.onnx --policy ";
+  const std::string same = vision + models + "/tiny_driving_policy.onnx";
+  const std::string rest = "train --data '" + shared->file("answers") + "' --network policy --kind lora --threads 1 ";
+  // The options of the first process, and those of the second.
+  for (const auto& [first, second, word] :
+       {std::tuple<std::string, std::string, std::string>{same + " --batch 2 --rank 2 --updates 2 --rate 1e-3",
+                                                          same + " --batch 2 --rank 2 --updates 2 --rate 0.5",
+                                                          "option"},
+        {same + " --batch 2 --rank 2 --updates 2", same + " --batch 2 --rank 3 --updates 2", "option"},
+        {same + " --batch 2 --rank 2 --updates 2", same + " --batch 1 --rank 2 --updates 2", "option"},
+        {same + " --batch 2 --rank 2 --updates 2",
+         vision + other + "/tiny_driving_policy.onnx --batch 2 --rank 2 --updates 2", "model or adapter"}}) {
+    const std::string before = launcher(2) + R"( sh -c 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then set -- "$@" )" +
+                               first + R"(; else set -- "$@" )" + second + R"(; fi; exec "$@"' sh)";
+    const ProgramResult result = run_program(rest + out("differ"), before);
+    EXPECT_EQ(result.code, 2) << second << result.err;
+    EXPECT_NE(result.err.find("process 1 has another " + word + " than process 0"), std::string::npos)
+        << second << result.err;
+    EXPECT_FALSE(fs::exists(folder.file("differ") + "/checkpoints"));
+  }
+}
+
 TEST_F(TrainProcesses, EndWithOnesFaultWhichIsSaidOnce) {
   fs::copy(shared->file("answers"), folder.file("broken"));
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.file("broken"))) {

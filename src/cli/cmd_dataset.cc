@@ -4,9 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "base/byte_size.h"
 #include "cli/command.h"
 #include "cli/driving_models.h"
 #include "cli/interrupt.h"
@@ -129,6 +129,8 @@ int report_build(const Program& program, const std::string& out, const train::Bu
     if (result.made > 0) print(fmt::format("{:.1f} frames a second, {:.1f} s\n", rate, result.seconds));
     if (result.stopped) print("stopped: the same command continues\n");
   }
+  if (counts.samples == 0 && !result.stopped && !program.quiet)
+    note("there are no samples: every frame was left out (--keep-overridden, --min-speed)");
   return result.stopped ? kInterrupted : kDone;
 }
 
@@ -255,7 +257,7 @@ void print_info(const std::string& folder, const train::Dataset& data) {
 }
 
 int dataset_info(const Program& program, const std::string& folder) {
-  const train::Dataset data(folder);
+  const train::Dataset data(folder, {.may_be_empty = true});  // it says what was left out
   if (program.json) print_json(json_of(data));
   else print_info(folder, data);
   return kDone;

@@ -11,12 +11,13 @@
 #include <utility>
 
 #include "adapters/load_model.h"
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/fnv.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/batch_memory.h"
-#include "base/byte_size.h"
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -65,10 +66,19 @@ std::string target_text(const train::StudentOptions& student) {
   bool matched = false;
   for (const train::StudentNetwork& each : student.networks) {
     if (each.teacher.empty()) continue;
-    text += ", layers of " + each.teacher.string();
+    text += fmt::format(", layers of {} ({:016x})", each.teacher.string(), model_hash(each.teacher));
     matched = true;
   }
   if (matched && student.matched != ".*") text += " that match " + student.matched;
+  return text;
+}
+
+// How samples are taken of the data, besides their order.
+std::string samples_text(const TrainFlags& flags) {
+  std::string text = flags.overfit > 0 ? fmt::format("the first {}", flags.overfit) : "all";
+  if (flags.warp_degrees > 0) text += fmt::format(", warp {}", flags.warp_degrees);
+  if (flags.brightness > 0) text += fmt::format(", brightness {}", flags.brightness);
+  if (flags.own_features) text += ", own features";
   return text;
 }
 
@@ -123,6 +133,9 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
   }
   if (summary.ended != train::Ended::not_finite) {
     if (!refused.empty()) note(saved_text(summary, refused));
+    if (summary.ended == train::Ended::interrupted && !program.quiet) {
+      note(fmt::format("sparkpilot train --resume {} goes on with it", shell_word(out.string())));
+    }
     return;
   }
   note(fmt::format("{}{}; {}", summary.reason,
@@ -142,6 +155,8 @@ class TrainRun {
   std::vector<train::Evaluation> evaluations() const;
   void renew_features(int64_t updates);
   void begin_key_frames();
+  // Fails in all processes if one would train something else. All must call it.
+  void expect_same_run() const;
   void train(const std::atomic<bool>& interrupt);
   int report() const;
   int try_steps();
@@ -506,6 +521,8 @@ train::TrainerOptions TrainRun::trainer_options() const {
   trainer.dataset = all_->fingerprint();
   if (validation_) trainer.validation = validation_->fingerprint();
   trainer.target = target_text(student_options_);
+  if (student_) trainer.model = student_->trained();
+  trainer.samples = samples_text(flags_);
   trainer.resume = resume_;
   return trainer;
 }
@@ -531,9 +548,24 @@ bool TrainRun::find_over(const std::optional<train::Checkpoint>& checkpoint) con
   const train::TrainerOptions trainer = trainer_options();
   const int64_t an_update = flags_.batch * flags_.accumulate * comm_.size();
   train::RunProgress progress = checkpoint->progress;
-  const train::RunIdentity now{.dataset = trainer.dataset, .validation = trainer.validation, .target = trainer.target};
+  const train::RunIdentity now{
+      .base = trainer.base, .dataset = trainer.dataset, .validation = trainer.validation, .target = trainer.target};
   if (!train::same_losses(now, checkpoint->identity)) progress.forget_evaluations();
   return train::is_over(progress, trainer, train::limit_of(trainer, samples_->size(), an_update));
+}
+
+void TrainRun::expect_same_run() const {
+  if (comm_.size() == 1) return;
+  comm_.expect_alike("option", train_flags_text(flags_));
+  comm_.expect_alike("data set", all_->fingerprint());
+  comm_.expect_alike("checkpoint", over_ ? "of a run that is over" : "");
+  if (over_) return;
+  Fnv hash;
+  for (const train::Parameter& each : steps_->parameters()) {
+    const Tensor& first = steps_->state(each.name);
+    hash.bytes(first.raw(), static_cast<size_t>(first.bytes()));
+  }
+  comm_.expect_alike("model or adapter", fmt::format("{} {:016x}", student_->trained(), hash.value()));
 }
 
 void TrainRun::train(const std::atomic<bool>& interrupt) {
@@ -647,15 +679,18 @@ int TrainRun::report() const {
     return kDone;
   }
   if (is_first()) report_text(program_, summary_, written_, refused_, flags_.out);
-  return summary_.ended == train::Ended::not_finite || !refused_.empty() ? kCheckFailed : kDone;
+  if (summary_.ended == train::Ended::not_finite || !refused_.empty()) return kCheckFailed;
+  return summary_.ended == train::Ended::interrupted ? kInterrupted : kDone;
 }
 
 int run(Program& program, const TrainFlags& flags) {
   program.comm = std::make_unique<Comm>();
   Comm& comm = *program.comm;
   const StopOnInterrupt stop(comm.rank() == 0 && !program.quiet);
+  comm.expect_alike("option", train_flags_text(flags));  // before anything that all must do alike
   TrainRun run(program, flags, comm);
   comm.together([&] { run.prepare(); });
+  run.expect_same_run();
   if (run.is_dry()) return comm.rank() == 0 ? run.try_steps() : kDone;
   if (!run.is_over()) run.train(stop.requested());
   return run.report();

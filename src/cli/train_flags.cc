@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -148,7 +149,16 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
 }
 
 void settle_paths(const Program& program, TrainFlags& flags) {
-  const auto whole = [](const fs::path& path) { return path.empty() ? std::string() : fs::absolute(path).string(); };
+  const auto whole = [](const fs::path& path) {
+    if (path.empty()) return std::string();
+    const ModelName name = parse_model_name(path);
+    fs::path out = fs::absolute(name.file);
+    for (ModelName::Part part : name.adapters) {
+      part.folder = fs::absolute(part.folder);
+      out = with_adapter(out, part);
+    }
+    return out.string();
+  };
   if (!flags.one.empty()) expect_alone(program, flags.model, "--model");
   const drive::ModelFiles files =
       flags.one.empty() ? chosen_driving_model(program, flags.model, "--model FILE") : drive::ModelFiles();
@@ -157,6 +167,15 @@ void settle_paths(const Program& program, TrainFlags& flags) {
   flags.data = fs::absolute(flags.data).string();
   flags.teacher = whole(flags.teacher);
   for (std::string& folder : flags.init) folder = fs::absolute(folder).string();
+}
+
+std::string train_flags_text(TrainFlags flags) {
+  flags.data = flags.one = flags.teacher = "";
+  flags.model = {};
+  flags.init.clear();
+  Json json;
+  each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
+  return json_text(json);
 }
 
 void write_train_command(TrainFlags flags, const TrainPlace& place) {
@@ -257,7 +276,7 @@ void check_train_flags(const TrainFlags& flags) {
                                     {"--teacher-features", static_cast<double>(flags.teacher_features)},
                                     {"--warp", flags.warp_degrees},
                                     {"--brightness", flags.brightness}}) {
-    if (!(value >= 0)) fail("{} {}: expected 0 or more", flag, value);
+    if (!(value >= 0) || std::isinf(value)) fail("{} {}: expected 0 or more", flag, value);
   }
   if (flags.updates <= 0 && flags.epochs <= 0 && flags.minutes <= 0) {
     fail("a limit is expected: --epochs, --updates or --minutes");
@@ -266,7 +285,7 @@ void check_train_flags(const TrainFlags& flags) {
        {std::pair{"--batch", flags.batch}, {"--accumulate", flags.accumulate}, {"--keep", flags.keep}}) {
     expect_at_least(flag, value, 1);
   }
-  if (!(flags.rate > 0)) fail("--rate {}: expected more than 0", flags.rate);
+  if (!(flags.rate > 0) || std::isinf(flags.rate)) fail("--rate {}: expected more than 0", flags.rate);
   if (!(flags.ema >= 0 && flags.ema < 1)) fail("--ema {}: expected 0 to below 1", flags.ema);
   if (flags.schedule == "cosine" && flags.updates <= 0 && flags.epochs <= 0) {
     fail("a cosine needs its length: give --epochs or --updates, or --schedule constant");

@@ -109,6 +109,13 @@ std::string Comm::share(std::string text, int from) {
   return text;
 }
 
+void Comm::expect_alike(const std::string& what, const std::string& text) {
+  const bool alike = share(text) == text;
+  together([&] {
+    if (!alike) fail("process {} has another {} than process 0", rank_, what);
+  });
+}
+
 std::vector<std::string> Comm::gather(std::string text) {
   if (!mpi_) return {std::move(text)};
   const auto own = static_cast<int>(std::min(text.size(), size_t{INT_MAX}));

@@ -32,6 +32,9 @@ class Comm {
   void sum(std::span<float> values);
   // One process's text, below 2 GiB, in every process.
   std::string share(std::string text, int from = 0);
+  // Fails (user) in every process if a process has another text than process 0: "process 1 has another WHAT than
+  // process 0".
+  void expect_alike(const std::string& what, const std::string& text);
   // Every process's text, in the order of their ranks, in process 0; nothing in the others. Fails (user) in all of them
   // if the texts have 2 GiB together.
   std::vector<std::string> gather(std::string text);

@@ -68,6 +68,8 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
             {"dataset", i.dataset},
             {"validation", i.validation},
             {"target", i.target},
+            {"model", i.model},
+            {"samples", i.samples},
             {"processor", i.processor},
             {"program", i.program}}},
           {"states_fnv", states_hash},
@@ -153,13 +155,15 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
   compare("dataset", now.dataset, then.dataset);
   if (!then.validation.empty()) compare("dataset for validation", now.validation, then.validation);
   if (!then.target.empty()) compare("target", now.target, then.target);
+  if (!then.samples.empty()) compare("way to take samples", now.samples, then.samples);
   compare("processor", now.processor, then.processor);
   compare("program", now.program, then.program);
   return out;
 }
 
 bool same_losses(const RunIdentity& now, const RunIdentity& then) {
-  return now.dataset == then.dataset && (then.validation.empty() || now.validation == then.validation) &&
+  return now.dataset == then.dataset && now.base == then.base &&
+         (then.validation.empty() || now.validation == then.validation) &&
          (then.target.empty() || now.target == then.target);
 }
 
@@ -222,6 +226,8 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
     if (identity.contains("dora_norm")) identity.at("dora_norm").get_to(out.identity.norms);
     if (identity.contains("validation")) identity.at("validation").get_to(out.identity.validation);
     if (identity.contains("target")) identity.at("target").get_to(out.identity.target);
+    if (identity.contains("model")) identity.at("model").get_to(out.identity.model);
+    if (identity.contains("samples")) identity.at("samples").get_to(out.identity.samples);
     identity.at("optimizer").get_to(out.identity.optimizer);
     identity.at("schedule").get_to(out.identity.schedule);
     identity.at("dataset").get_to(out.identity.dataset);

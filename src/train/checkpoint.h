@@ -47,12 +47,14 @@ struct RunIdentity {
   std::string dataset;              // its fingerprint
   std::string validation = {};      // that of the evaluations' samples
   std::string target = {};          // what is learned, as a text; this and the one above are empty if not known
+  std::string model = {};           // whose weights are trained and which of them: a run goes on with no other
+  std::string samples = {};         // how they are taken of the data: augmentation, the first ones alone
   std::string processor, program;   // instruction sets, or the GPU; version
   bool operator==(const RunIdentity&) const = default;
 };
 // A line for each difference: "number of threads: 2, was 1".
 std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& then);
-// Whether losses of the evaluations of both may be compared.
+// Whether losses of the evaluations of both may be compared: those of one model.
 bool same_losses(const RunIdentity& now, const RunIdentity& then);
 
 struct Checkpoint {

@@ -64,6 +64,8 @@ Checkpoint checkpoint_at(int64_t updates) {
                        .dataset = "d",
                        .validation = "v",
                        .target = "teacher",
+                       .model = "m",
+                       .samples = "all",
                        .processor = "avx2",
                        .program = "0.1.0"},
           .choices = {{"gradients", {{.node = "MatMul f32", .kernel = "onednn"}}}}};
@@ -226,6 +228,16 @@ TEST(Checkpoint, SaysWhatDiffers) {
   now.target = "teacher, plan=50";
   EXPECT_FALSE(same_losses(now, then));
   EXPECT_EQ(differences(now, then).at(1), "target: teacher, plan=50, was teacher");
+  now = then;
+  now.base = "fp8";
+  EXPECT_FALSE(same_losses(now, then));
+  now = then;
+  now.samples = "all, warp 1";
+  EXPECT_TRUE(same_losses(now, then));
+  EXPECT_EQ(differences(now, then).at(0), "way to take samples: all, warp 1, was all");
+  now = then;
+  now.target = "teacher, plan=50";
+  now.threads = 1;
   RunIdentity older = then;  // a checkpoint from before there was a target
   older.target.clear();
   older.validation.clear();

@@ -14,6 +14,7 @@
 #include "adapters/size.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/fnv.h"
 #include "base/with_file.h"
 #include "ir/infer.h"
 #include "onnx/export.h"
@@ -169,6 +170,7 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
   Network network{.from = from,
                   .file = load_model(from.file),
                   .adapter = {},
+                  .hash = model_hash(from.file),
                   .prefix = {},
                   .weights = {},
                   .scaled = {},
@@ -189,8 +191,10 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
   AdapterPlan plan;
   if (options_.mode == TrainMode::adapter) {
     const std::string fingerprint = base_fingerprint(network.file);
-    for (const Adapter& each : init) {
-      if (each.base_fingerprint == fingerprint) network.adapter = each;
+    for (size_t i = 0; i < init.size(); ++i) {
+      if (init[i].base_fingerprint != fingerprint) continue;
+      if (network.adapter) fail("{}: a second adapter for {}, which begins with one", options_.init[i].string(), file);
+      network.adapter = init[i];
     }
     AdapterOptions adapter = options_.adapter;
     adapter.stored = stored_type(options_.stored, network.file);
@@ -408,6 +412,25 @@ int64_t Student::parameters() const {
   return sum;
 }
 
+std::string Student::trained() const {
+  std::string text;
+  for (const Network& network : networks_) {
+    text += fmt::format("{}{} ({:016x}) ", text.empty() ? "" : ", ",
+                        parse_model_name(network.from.file).file.filename().string(), network.hash);
+    if (!network.adapter) {
+      text += "whole";
+      continue;
+    }
+    Fnv scales;
+    for (const AdapterLayer& layer : network.adapter->layers) {
+      const double scale = network.adapter->scale(layer);
+      scales.bytes(&scale, sizeof scale);
+    }
+    text += fmt::format("by {} with scales {:08x}", sparkpilot::name(network.adapter->kind), scales.value() >> 32);
+  }
+  return text;
+}
+
 int64_t Student::adapter_bytes() const {
   int64_t sum = 0;
   for (const Network& network : networks_) sum += network.adapter ? network.adapter->bytes() : 0;
@@ -434,7 +457,7 @@ Graph Student::trained_model(const Network& network, const TrainingProgram& prog
     if (options_.base != Precision::fp32 && base_fingerprint(out) != network.adapter->base_fingerprint) {
       fail("{}: is another model than when the training began", network.from.file.string());
     }
-    const Adapter adapter = trained_adapter(network, program, average);
+    const Adapter adapter = as_stored(trained_adapter(network, program, average));  // as `adapter merge` reads it
     merge_adapters(out, {{&adapter}});
     return out;
   }
@@ -460,6 +483,7 @@ Graph Student::trained_model(const Network& network, const TrainingProgram& prog
       fail("the trained \"{}\" has values that are not finite in {}", v.name, sparkpilot::name(v.dtype));
     }
   }
+  forget_merges(out);
   mark_as_trained(out);
   return out;
 }

@@ -115,6 +115,8 @@ class Student {
                                           bool average, bool merged) const;
 
   int64_t parameters() const;  // elements that are trained
+  // Which weights are trained: each model's file with its model_hash(), and its adapter's kind and scale.
+  std::string trained() const;
   // What is trained, a line for each network.
   const std::vector<std::string>& notes() const { return notes_; }
   int64_t adapter_bytes() const;  // of all networks' adapters in their files
@@ -124,6 +126,7 @@ class Student {
     StudentNetwork from;
     Graph file;  // as load_model() gave it; with a base in less than f32, its metadata alone
     std::optional<Adapter> adapter;
+    uint64_t hash = 0;                // model_hash() of `from.file`
     std::string prefix;               // of its parameters' names
     std::set<std::string> weights;    // mode full: the file's constants that are trained
     std::vector<ScaledLayer> scaled;  // of these

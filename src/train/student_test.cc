@@ -91,7 +91,10 @@ TEST_F(StudentTest, AnAdapterIsTrainedSavedAndMergedAsItWas) {
     // The program's forward pass with the adapter beside the base, and the merged file's: the loss of the same sample.
     const Adapter adapter = load_adapter(folder_ / "out/adapter");
     EXPECT_EQ(adapter.kind, kind);
-    EXPECT_NE(load_onnx(written[1]).metadata.count("sparkpilot.adapter"), 0u);
+    Graph model = load_onnx(written[1]);
+    EXPECT_NE(model.metadata.count("sparkpilot.adapter"), 0u);
+    unmerge_adapter(model, adapter);  // it is known by its file
+    EXPECT_EQ(model.metadata.count("sparkpilot.adapter"), 0u);
     const Tensor base = output_of(options.networks[0].file, samples, 3), merged = output_of(written[1], samples, 3);
     EXPECT_GT(testing::distance(merged, base), 0.01);
     StudentOptions again{.networks = {{"policy", written[1]}}, .batch = 4};
@@ -337,6 +340,11 @@ TEST_F(StudentTest, ATeacherWithOtherLayersIsRefused) {
 TEST_F(StudentTest, AllWeightsAreTrainedAndWrittenIntoTheModel) {
   StudentOptions options{.networks = {network("supercombo", "tiny_driving_supercombo")}, .batch = 2};
   options.mode = TrainMode::full;
+  Graph merged = load_onnx(options.networks[0].file);
+  const Adapter adapter = create_adapter(merged, {.kind = AdapterKind::lora, .rank = 1});
+  merge_adapters(merged, {{&adapter}});
+  options.networks[0].file = folder_ / "merged.onnx";
+  save_onnx(merged, options.networks[0].file);
   const RandomSamples samples(options.networks, 2);
   const Student student(options, samples.fields());
   TrainingProgram program = student.program({.session = {.threads = 2}});
@@ -345,6 +353,7 @@ TEST_F(StudentTest, AllWeightsAreTrainedAndWrittenIntoTheModel) {
   const std::vector<fs::path> written = student.save(program, folder_ / "out", false, false);
   ASSERT_EQ(written.size(), 1u);
   const Graph before = load_onnx(options.networks[0].file), after = load_onnx(written[0]);
+  EXPECT_EQ(after.metadata.count("sparkpilot.adapter"), 0u);  // its weights are no merge's any more
   EXPECT_EQ(output_slices(after).size(), output_slices(before).size());
   const std::vector<Layer> layers = find_layers(before), changed = find_layers(after);
   ASSERT_EQ(layers.size(), changed.size());
@@ -499,6 +508,11 @@ TEST_F(StudentTest, RefusesWhatDoesNotFit) {
   save_adapter(other, folder_ / "other");
   wrong.init = {folder_ / "other"};
   EXPECT_NE(refused(wrong).find("made for none of these"), std::string::npos) << refused(wrong);
+  save_adapter(create_adapter(load_onnx(options.networks[0].file), {.rank = 1}), folder_ / "mine");
+  wrong.init = {folder_ / "mine"};
+  EXPECT_EQ(refused(wrong), "");
+  wrong.init = {folder_ / "mine", folder_ / "mine"};
+  EXPECT_NE(refused(wrong).find("mine: a second adapter for "), std::string::npos) << refused(wrong);
   wrong = options;
   wrong.networks[0].file = folder_ / "nothing.onnx";
   EXPECT_NE(refused(wrong).find("nothing.onnx"), std::string::npos);

@@ -239,6 +239,8 @@ TrainingRun::TrainingRun(TrainingProgram& program, const Samples& samples, const
                .dataset = options.dataset,
                .validation = options.validation,
                .target = options.target,
+               .model = options.model,
+               .samples = options.samples,
                .processor = program_.device() == "cpu" ? cpu_features().isa() : program_.device(),
                .program = std::string(program_version())};
 }
@@ -293,6 +295,9 @@ void TrainingRun::resume() {
          count_of(found.rbegin()->first, "update"));
   }
   const Checkpoint checkpoint = load_checkpoint(path);
+  if (const std::string& then = checkpoint.identity.model; !then.empty() && then != identity_.model) {
+    fail("{}: a run that trains {}, not {}: begin another one", options_.out.string(), then, identity_.model);
+  }
   load_states(path, program_);
   if (program_.updates() != checkpoint.progress.updates) {
     fail("{}: its states are those after {} updates, its progress says {}", path.string(), program_.updates(),

@@ -78,7 +78,10 @@ struct TrainerOptions {
   std::string dataset = {};        // the fingerprint of the data
   std::string validation = {};     // and of the validation samples
   std::string target = {};         // what is learned, for RunIdentity
-  // A run that goes on with another one of these three forgets its evaluations, and so the best one.
+  // A run that goes on with another one of these three, or another `base`, forgets its evaluations, and so the best
+  // one.
+  std::string model = {};    // whose weights are trained, for RunIdentity: a run of another one is not gone on with
+  std::string samples = {};  // how samples are taken, for RunIdentity
   // Goes on from the newest checkpoint in `out`; without one it begins. Else `out` must not have any.
   bool resume = false;
   // The processes that train together, each with the same program, samples and options; null: this one alone. Of an

@@ -258,6 +258,23 @@ TEST(Trainer, ForgetsTheBestOfAnotherTarget) {
   EXPECT_EQ(said.back(), "so its evaluations so far do not count: the best one is one from now on");
 }
 
+TEST(Trainer, DoesNotGoOnWithAnotherModel) {
+  const TempFolder folder;
+  const Points samples(30);
+  TrainerOptions options = options_of(folder / "run");
+  options.updates = 2;
+  options.model = "a.onnx by lora";
+  TrainingProgram program = program_of();
+  train(program, samples, nullptr, options);
+  options.resume = true;
+  options.updates = 4;
+  options.model = "b.onnx by lora";
+  EXPECT_EQ(error_of([&] { train(program, samples, nullptr, options); }),
+            (folder / "run").string() + ": a run that trains a.onnx by lora, not b.onnx by lora: begin another one");
+  options.model = "a.onnx by lora";
+  EXPECT_EQ(train(program, samples, nullptr, options).progress.updates, 4);
+}
+
 // A report beside which another one tells of how many values it is the mean: batches without any do not count.
 TEST(Trainer, MeansAreOfWhatIsKnown) {
   Graph graph;
