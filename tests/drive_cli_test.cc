@@ -240,6 +240,29 @@ TEST_F(DriveCli, TheFirstOfSeveralProcessesTellsWhyHoweverLate) {
   }
 }
 
+// A configuration file of one machine, say, must not leave its segments out without a word.
+TEST_F(DriveCli, SeveralProcessesMakeOneRun) {
+  if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const std::string differ =
+      std::string(kThree) +
+      R"( sh -c '[ "$OMPI_COMM_WORLD_RANK" = 1 ] && export SPARKPILOT_PRECISION=bf16; exec "$@"' sh)";
+  const ProgramResult other = run_program(words(route(), out()) + "--no-overlay --limit 3", differ);
+  EXPECT_EQ(other.code, 2) << other.err;
+  EXPECT_NE(other.err.find("process 1 has another model, route or setting than process 0"), std::string::npos);
+  // One that writes elsewhere is told of.
+  const std::string at_home =
+      "drive " + in_quotes(route()) + " --models " + in_quotes(models()) + " --no-overlay --limit 3 --threads 1 --json";
+  const ProgramResult missing = run_program(at_home, std::string(kThree) + R"( sh -c 'd=)" + out("home").string() +
+                                                         R"(; [ "$OMPI_COMM_WORLD_RANK" = 1 ] && d=)" +
+                                                         out("apart").string() + R"(; exec "$@" --out $d' sh)");
+  ASSERT_EQ(missing.code, 0) << missing.err;
+  const auto summary = nlohmann::json::parse(missing.out);
+  EXPECT_EQ(summary["complete"], false);
+  ASSERT_EQ(summary["segments"].size(), 2u);
+  EXPECT_NE(summary["segments"][1]["notes"][0].get<std::string>().find("its process left no result in"),
+            std::string::npos);
+}
+
 TEST_F(DriveCli, OneRunAtATimeWritesIntoAFolder) {
   {
     const FolderLock held(out());
@@ -315,8 +338,8 @@ TEST_F(DriveCli, WithoutAModelThereIsNoPrecisionAndNoTimeOfNetworks) {
 }
 
 TEST_F(DriveCli, GoesOnWhereItWasStopped) {
-  // The time of the second segment's first frame is unknown, so the run is stopped later and later until there is one, and
-  // earlier where it was at its end.
+  // The time of the second segment's first frame is unknown, so the run is stopped later and later until there is one,
+  // and earlier where it was at its end.
   size_t frames = 0;
   for (int wait_ms = 400, tries = 0; frames == 0; ++tries) {
     ASSERT_LT(tries, 15);

@@ -145,6 +145,24 @@ TEST_F(SimCli, ProcessesThatWouldRoundOtherwiseAreRefused) {
   EXPECT_NE(result.err.find("process 1 has the instruction set"), std::string::npos) << result.err;
 }
 
+TEST_F(SimCli, ProcessesThatWouldMakeAnotherRunAreRefused) {
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  for (const auto& [first, second, word] :
+       {std::tuple("--seed 1", "--seed 2", "seed 1, not 2"),
+        std::tuple("--variants 2", "--variants 3", "variants 2, not 3"), std::tuple("", "--set kp=0.1", "kp ")}) {
+    const std::string before =
+        std::string(
+            "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2 ") +
+        R"(sh -c 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then set -- "$@" )" + first + R"(; else set -- "$@" )" + second +
+        R"(; fi; exec "$@"' sh)";
+    const ProgramResult result = run_program("sim run --scenarios curves" + out("differ"), before);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_NE(result.err.find("process 1 makes another run than process 0, which has "), std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find(word), std::string::npos) << result.err;
+  }
+}
+
 TEST_F(SimCli, OtherCommandsRefuseSeveralProcesses) {
   if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
   for (const char* command : {"sim tune --scenarios curves --tune kp=1:2", "sim tinyphysics m.onnx data",

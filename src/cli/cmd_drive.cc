@@ -228,6 +228,10 @@ class DriveRun {
     options_.session.tune = Tune::off;
   }
 
+  // A process with another model or setting, as by a configuration file of its machine, would make another run's
+  // segments. All must call it.
+  void expect_same_run() { comm_.expect_alike("model, route or setting", drive::run_text(route_, options_)); }
+
   bool stopped() const { return report_.result.stopped; }
 
   // Reports the segments of all processes; returns whether the outputs match the reference.
@@ -235,6 +239,7 @@ class DriveRun {
     const bool model = !options_.models.vision.empty() || !options_.models.supercombo.empty();
     report_.result.segments = drive::collect_segments(route_, options_.out, report_.result.run);
     report_.result.stopped = stopped;
+    if (!stopped) tell_what_is_missing();
     report_.route = route_.name;
     report_.out = flags_.out;
     report_.device = drive::settle_devices(report_.result);
@@ -272,6 +277,22 @@ class DriveRun {
  private:
   void say(const std::string& text) const {
     if (options_.note) options_.note(text);
+  }
+
+  // Each process writes its segments into what it knows as the folder, which may not be the first one's.
+  void tell_what_is_missing() {
+    std::vector<drive::SegmentResult>& segments = report_.result.segments;
+    for (const drive::Segment& segment : route_.segments) {
+      if (std::ranges::find(segments, segment.number, &drive::SegmentResult::number) != segments.end()) continue;
+      drive::SegmentResult& missing = segments.emplace_back();
+      missing.number = segment.number;
+      missing.name = drive::segment_folder(route_, segment);
+      missing.run = report_.result.run;
+      missing.left_out = true;
+      missing.notes = {fmt::format("its process left no result in {}", options_.out.string())};
+      say(fmt::format("{}: {}", missing.name, missing.notes[0]));
+    }
+    std::ranges::sort(segments, {}, &drive::SegmentResult::number);
   }
 
   // `compare REFERENCE OUT --fields --out OUT`, on the frames that this run was asked for.
@@ -332,6 +353,7 @@ int run(Program& program, DriveFlags flags) {
   DriveRun run(program, flags, comm);
   comm.together([&] { run.prepare(stop.requested()); });
   run.share_choices();
+  run.expect_same_run();
   comm.together([&] { run.drive(); });
   const bool stopped = comm.max(run.stopped() ? 1 : 0) != 0;
   bool same = true;

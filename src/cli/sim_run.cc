@@ -42,12 +42,14 @@ struct Finished {
 
 // Fails in all processes if one would make other rows of the same world.
 void expect_same_run(const sim::RunInfo& info, Comm& comm) {
-  const std::string set = comm.share(info.instruction_set);
-  std::string what = info.program + info.algorithm_md5;
-  for (const std::string& name : info.scenarios) what += "\n" + name;  // that of a file holds a hash of what is in it
-  const bool same = comm.share(what) == what;
+  const std::string shared = comm.share(sim::text_of_run(info));
   comm.together([&] {
-    if (!same) fail("process {} has another program, other scenarios or another algorithm than process 0", comm.rank());
+    sim::RunInfo first = sim::parse_run(shared, "process 0's run");
+    const std::string set = std::exchange(first.instruction_set, info.instruction_set);
+    // A scenario of a file has a hash of what is in it in its name.
+    if (!first.same_run(info)) {
+      fail("process {} makes another run than process 0, which has {}", comm.rank(), sim::difference(first, info));
+    }
     if (set == info.instruction_set) return;
     fail(
         "process {} has the instruction set {}, process 0 {}, and results may differ in rounding: "

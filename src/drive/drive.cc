@@ -29,32 +29,6 @@ constexpr double kSegmentSeconds = 60;
 
 bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !files.vision.empty(); }
 
-// Everything that affects the results; segments with the same text belong to the same run.
-std::string run_text(const Route& route, const DriveOptions& options) {
-  std::string text = fmt::format("route {}", route.name);
-  for (const fs::path& file :
-       {options.models.supercombo, options.models.vision, options.models.policy, options.models.driver_monitoring}) {
-    if (file.empty()) continue;
-    text += fmt::format(", {} {:016x}", parse_model_name(file).file.filename().string(), model_hash(file));
-  }
-  if (!has_models(options.models)) text += ", recorded models only";
-  else text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);
-  for (const std::string& pass : options.session.passes.off) text += ", without " + pass;
-  for (const auto& [role, largest] : options.models.largest) {
-    Fnv hash;
-    for (const auto& [value, magnitude] : largest) hash.text(fmt::format("{} {};", value, magnitude));
-    text += fmt::format(", {} calibrated {:016x}", role, hash.value());
-  }
-  if (!options.models.rewritten_as.empty()) text += ", " + options.models.rewritten_as;
-  if (options.sampling) text += *options.sampling == Sampling::nearest ? ", nearest" : ", bilinear";
-  if (options.focal_length) text += fmt::format(", focal length {}", *options.focal_length);
-  text += fmt::format("{}{}{}", options.wide ? "" : ", no wide camera", options.qcamera ? ", qcamera" : "",
-                      options.raw ? ", raw" : "");
-  text += options.overlay ? fmt::format(", overlay {}", options.overlay_width) : ", no overlay";
-  if (options.limit > 0) text += fmt::format(", first {} frames", options.limit);
-  return text;
-}
-
 Shares shares_of(const Route& route, const DriveOptions& options) {
   const bool wide = options.wide && std::any_of(route.segments.begin(), route.segments.end(),
                                                 [](const Segment& s) { return !s.wide_video.empty(); });
@@ -336,6 +310,31 @@ class RouteDrive {
 };
 
 }  // namespace
+
+std::string run_text(const Route& route, const DriveOptions& options) {
+  std::string text = fmt::format("route {}", route.name);
+  for (const fs::path& file :
+       {options.models.supercombo, options.models.vision, options.models.policy, options.models.driver_monitoring}) {
+    if (file.empty()) continue;
+    text += fmt::format(", {} {:016x}", parse_model_name(file).file.filename().string(), model_hash(file));
+  }
+  if (!has_models(options.models)) text += ", recorded models only";
+  else text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);
+  for (const std::string& pass : options.session.passes.off) text += ", without " + pass;
+  for (const auto& [role, largest] : options.models.largest) {
+    Fnv hash;
+    for (const auto& [value, magnitude] : largest) hash.text(fmt::format("{} {};", value, magnitude));
+    text += fmt::format(", {} calibrated {:016x}", role, hash.value());
+  }
+  if (!options.models.rewritten_as.empty()) text += ", " + options.models.rewritten_as;
+  if (options.sampling) text += *options.sampling == Sampling::nearest ? ", nearest" : ", bilinear";
+  if (options.focal_length) text += fmt::format(", focal length {}", *options.focal_length);
+  text += fmt::format("{}{}{}", options.wide ? "" : ", no wide camera", options.qcamera ? ", qcamera" : "",
+                      options.raw ? ", raw" : "");
+  text += options.overlay ? fmt::format(", overlay {}", options.overlay_width) : ", no overlay";
+  if (options.limit > 0) text += fmt::format(", first {} frames", options.limit);
+  return text;
+}
 
 std::string segment_folder(const Route& route, const Segment& segment) {
   std::string log = route.name.substr(route.name.rfind('|') + 1);

@@ -57,6 +57,9 @@ struct DriveOptions {
 struct Shares {
   int decode = 1, infer = 1, encode = 1;
 };
+// Everything that affects the results: SegmentResult::run.
+std::string run_text(const Route& route, const DriveOptions& options);
+
 // Divides `threads` among two cameras' decoders, drawing and encoding, and the networks.
 Shares share_threads(int threads, bool wide, bool overlay);
 

@@ -42,32 +42,6 @@ std::string heading_line(const RunInfo& info) {
 
 Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-std::string text_of(const RunInfo& info) {
-  Json parameters = Json::object();
-  for (const Parameter& parameter : info.parameters) parameters[parameter.name] = parameter.value;
-  const Json json = {{"format", kResultsFormat},
-                     {"program", info.program},
-                     {"algorithm", info.algorithm},
-                     {"algorithm_md5", info.algorithm_md5.empty() ? Json() : Json(info.algorithm_md5)},
-                     {"parameters", std::move(parameters)},
-                     {"vehicle", info.vehicle},
-                     {"plant", info.plant},
-                     {"planner", info.planner},
-                     {"seed", info.seed},
-                     {"scenarios", info.scenarios},
-                     {"variants", info.variants},
-                     {"instruction_set", info.instruction_set},
-                     {"metrics", info.metrics},
-                     {"device", info.device},
-                     {"processes", info.processes},
-                     {"threads", info.threads},
-                     {"steps", info.steps},
-                     {"steps_per_second", number_or_null(info.steps_per_second)},
-                     {"update_p50_us", number_or_null(info.update_p50_us)},
-                     {"update_p99_us", number_or_null(info.update_p99_us)}};
-  return json_text(json, 2) + "\n";
-}
-
 // The fields of run.json, each checked.
 class RunFields {
  public:
@@ -193,7 +167,7 @@ void append_rows(std::span<const ResultRow> rows, std::string& text) {
 
 void write_run(const fs::path& folder, const RunInfo& info) {
   AtomicFile file(folder / kRunFile);
-  file.write(text_of(info));
+  file.write(text_of_run(info));
   file.commit();
 }
 
@@ -218,7 +192,8 @@ void expect_all(const RunInfo& info, int64_t rows, const fs::path& file) {
   }
 }
 
-// The first thing that makes them other runs: "variants 3, not 4".
+}  // namespace
+
 std::string difference(const RunInfo& then, const RunInfo& now) {
   const auto list = [](const std::vector<std::string>& names) {
     return fmt::format("{} ({})", names.size(), fmt::format("{}", fmt::join(names, ", ")).substr(0, 80));
@@ -244,13 +219,37 @@ std::string difference(const RunInfo& then, const RunInfo& now) {
   return fmt::format("{} parameters, not {}", then.parameters.size(), now.parameters.size());
 }
 
-}  // namespace
-
 bool RunInfo::same_run(const RunInfo& o) const {
   return program == o.program && algorithm == o.algorithm && algorithm_md5 == o.algorithm_md5 &&
          parameters == o.parameters && vehicle == o.vehicle && plant == o.plant && planner == o.planner &&
          seed == o.seed && scenarios == o.scenarios && variants == o.variants && instruction_set == o.instruction_set &&
          metrics == o.metrics;
+}
+
+std::string text_of_run(const RunInfo& info) {
+  Json parameters = Json::object();
+  for (const Parameter& parameter : info.parameters) parameters[parameter.name] = parameter.value;
+  const Json json = {{"format", kResultsFormat},
+                     {"program", info.program},
+                     {"algorithm", info.algorithm},
+                     {"algorithm_md5", info.algorithm_md5.empty() ? Json() : Json(info.algorithm_md5)},
+                     {"parameters", std::move(parameters)},
+                     {"vehicle", info.vehicle},
+                     {"plant", info.plant},
+                     {"planner", info.planner},
+                     {"seed", info.seed},
+                     {"scenarios", info.scenarios},
+                     {"variants", info.variants},
+                     {"instruction_set", info.instruction_set},
+                     {"metrics", info.metrics},
+                     {"device", info.device},
+                     {"processes", info.processes},
+                     {"threads", info.threads},
+                     {"steps", info.steps},
+                     {"steps_per_second", number_or_null(info.steps_per_second)},
+                     {"update_p50_us", number_or_null(info.update_p50_us)},
+                     {"update_p99_us", number_or_null(info.update_p99_us)}};
+  return json_text(json, 2) + "\n";
 }
 
 RunInfo parse_run(const std::string& text, const std::string& name) {
@@ -344,6 +343,13 @@ ResultWriter::ResultWriter(fs::path folder, const RunInfo& info, bool resume)
     continue_run(info);
     return;
   }
+  // One that was killed at its very beginning has left no more than a part of the headings.
+  const fs::path begun = folder_ / kUnfinishedFile;
+  const std::string headings = heading_line(info);
+  if (fs::is_regular_file(fs::symlink_status(begun, none)) && fs::file_size(begun, none) <= headings.size() &&
+      headings.starts_with(read_file(begun, std::ssize(headings)))) {
+    fs::remove(begun, none);
+  }
   for (const char* file : {kRowsFile, kUnfinishedFile}) {
     if (fs::exists(folder_ / file, none)) fail("{}: is there, without its {}", (folder_ / file).string(), kRunFile);
   }
@@ -354,10 +360,17 @@ ResultWriter::ResultWriter(fs::path folder, const RunInfo& info, bool resume)
     }
   }
   // Only with run.json does the folder hold a run.
-  fd_ = ::open((folder_ / kUnfinishedFile).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail("{}: cannot be written: {}", (folder_ / kUnfinishedFile).string(), std::strerror(errno));
-  append(heading_line(info));
-  write_run(folder_, info);
+  const fs::path rows = folder_ / kUnfinishedFile;
+  fd_ = ::open(rows.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail("{}: cannot be written: {}", rows.string(), std::strerror(errno));
+  try {
+    append(headings);
+    write_run(folder_, info);
+  } catch (...) {
+    ::close(fd_);
+    ::unlink(rows.c_str());
+    throw;
+  }
 }
 
 void ResultWriter::continue_run(const RunInfo& info) {

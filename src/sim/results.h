@@ -52,6 +52,8 @@ struct RunInfo {
   // Whether rows of both would be the same: compares the first part.
   bool same_run(const RunInfo& other) const;
 };
+// The first thing that makes them other runs: "variants 3, not 4".
+std::string difference(const RunInfo& then, const RunInfo& now);
 
 // One world. Rows of two runs belong together that have equal scenario, variant and seed.
 struct ResultRow {
@@ -79,6 +81,7 @@ Results read_results(const std::filesystem::path& folder, bool unfinished = fals
 
 // The two files from text; `name` is the file's in errors. Rows end with the last whole line.
 RunInfo parse_run(const std::string& text, const std::string& name);
+std::string text_of_run(const RunInfo& info);
 std::vector<ResultRow> parse_rows(std::string_view text, const RunInfo& info, const std::string& name);
 
 // Rows as in the file, its headings first; parse_rows() gives the same rows back.

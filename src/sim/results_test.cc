@@ -1,7 +1,9 @@
 #include "sim/results.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 
@@ -92,6 +94,32 @@ TEST(Results, AnotherRunIsNotContinued) {
   other.variants = 3;
   EXPECT_NE(error_of([&] { ResultWriter(folder / "run", other, true); }).find("says: variants 2, not 3"),
             std::string::npos);
+}
+
+// What was ended before its run.json was there, by a full disk or a signal, stands in nobody's way.
+TEST(Results, ABeginningWithoutARunIsBegunAgain) {
+  const TempFolder folder;
+  const std::string headings = text_of_rows({}, small_run());
+  for (const std::string& left : {std::string(), headings.substr(0, 10), headings}) {
+    write_text(folder / "run" / kUnfinishedFile, left);
+    ResultWriter(folder / "run", small_run(), false).add(small_rows());
+    EXPECT_EQ(read_results(folder / "run", true).rows, small_rows());
+    std::filesystem::remove_all(folder / "run");
+  }
+  write_text(folder / "run" / kUnfinishedFile, "mine");
+  EXPECT_NE(error_of([&] { ResultWriter(folder / "run", small_run(), false); }).find("is there, without its run.json"),
+            std::string::npos);
+  // A file that cannot grow leaves nothing behind.
+  const TempFolder full;
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit none { 0, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const std::string said = error_of([&] { ResultWriter(full / "run", small_run(), false); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(said.find("cannot be written: File too large"), std::string::npos) << said;
+  EXPECT_FALSE(std::filesystem::exists(full / "run" / kUnfinishedFile));
 }
 
 TEST(Results, AFolderWithOtherFilesIsRefused) {
