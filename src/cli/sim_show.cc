@@ -47,14 +47,9 @@ sim::Scenario one_scenario(const std::string& name) {
   fail("\"{}\" is not one scenario; name one of {}", name, names);
 }
 
-bool is_preset(const std::string& vehicle) {
-  const auto presets = sim::vehicle_presets();
-  return std::ranges::find(presets, vehicle, &sim::Preset::name) != presets.end();
-}
-
 // The car of a run: a file's has its name and a hash, and the file must be given again.
 std::string vehicle_of(const ShowFlags& flags, const sim::RunInfo& info) {
-  if (is_preset(info.vehicle)) return info.vehicle;
+  if (sim::is_preset(info.vehicle)) return info.vehicle;
   if (!sim::is_car_file(flags.sim.vehicle) || sim::find_car(flags.sim.vehicle).name != info.vehicle) {
     fail("{}: its car {} is from a file: give that file with --vehicle", flags.run, info.vehicle);
   }
@@ -66,7 +61,7 @@ void refuse_idle(const Program& program, const sim::RunInfo& info) {
   for (const std::string& flag : given_flags(*program.at)) {
     const bool idle = flag == "--set" || flag == "--seed" || flag == "--plant" || flag == "--planner" ||
                       ((flag == "--algorithm" || flag == "--step-timeout") && info.algorithm_md5.empty()) ||
-                      (flag == "--vehicle" && is_preset(info.vehicle));
+                      (flag == "--vehicle" && sim::is_preset(info.vehicle));
     if (idle) fail("{} has no effect with --run: a world of a run is shown as it was driven", flag);
   }
 }

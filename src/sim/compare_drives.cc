@@ -20,7 +20,7 @@ constexpr double kSameFigure = 1e-3;  // of it: what another instruction set's r
 
 // The car of a run: the name of a preset, or the path of a file.
 std::string car_again(const char* which, const std::string& name, const DriveFiles& files) {
-  if (std::ranges::find(vehicle_presets(), name, &Preset::name) != vehicle_presets().end()) return name;
+  if (is_preset(name)) return name;
   for (const std::string& path : files.cars) {
     if (find_car(path).name == name) return path;
   }

@@ -51,6 +51,10 @@ Vehicle scaled_vehicle(double mass, double wheelbase, double front, double steer
 
 std::span<const Preset> vehicle_presets() { return presets(); }
 
+bool is_preset(std::string_view name) {
+  return std::ranges::find(presets(), name, &Preset::name) != std::ranges::end(presets());
+}
+
 const Vehicle& preset_vehicle(std::string_view name) {
   std::string names;
   for (const Preset& preset : presets()) {

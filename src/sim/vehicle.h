@@ -35,6 +35,7 @@ struct Preset {
   Vehicle vehicle;
 };
 std::span<const Preset> vehicle_presets();
+bool is_preset(std::string_view name);
 // Fails (user) on an unknown name, naming all.
 const Vehicle& preset_vehicle(std::string_view name);
 
