@@ -21,7 +21,6 @@ int version(const Program& program) {
     print_json({{"version", program_version()},
                 {"compiler", compiler_version()},
                 {"newest_opset", kNewestOpset},
-                {"devices", {"cpu"}},
                 {"processor", cpu.model},
                 {"isa", cpu.isa()},
                 {"processors", cpu.logical},
@@ -42,7 +41,7 @@ int version(const Program& program) {
 void add_version(Program& program, Command app) {
   app.add_version_flag("-V,--version", title(), "print the version");
   const Command command =
-      add_command(program, app, "version", "print the version and what the program knows about the machine",
+      add_command(program, app, "version", "print the version, how the program was built, and the processor",
                   "  sparkpilot version --json", [&program] { return version(program); });
   command.add_flag("--json", program.json, "print one JSON document on stdout");
 }

@@ -56,14 +56,24 @@ std::vector<Source> sources_of(const Setting& setting, const SettingsInput& inpu
     sources.push_back({Origin::flag, who + " " + shown(flag->second), who, wrong_value(setting, flag->second),
                        own(flag->second), setting.values});
   }
+  // SPARKPILOT_DEVICE=auto, as `env --export` writes, leaves the choice to OPENPILOT_DISABLE_DGX and
+  // OPENPILOT_DGX_ENABLED where these are set, but not to CUDA, which is exported with it.
+  std::optional<Source> detect;
   for (const SettingVariable& variable : setting.variables) {
+    if (variable.name == "CUDA" && detect) sources.push_back(*std::exchange(detect, std::nullopt));
     const auto found = input.environment.find(variable.name);
     if (found == input.environment.end() || found->second.empty()) continue;
     const std::string who(variable.name);
     const std::optional<std::string> value = variable.meaning ? variable.meaning(found->second) : own(found->second);
     if (value && value->empty()) continue;
-    sources.push_back({Origin::environment, who + "=" + shown(found->second), who, wrong_value(setting, found->second),
-                       value, variable.values.empty() ? setting.values : variable.values});
+    const Source source{Origin::environment,
+                        who + "=" + shown(found->second),
+                        who,
+                        wrong_value(setting, found->second),
+                        value,
+                        variable.values.empty() ? setting.values : variable.values};
+    if (variable.name == "SPARKPILOT_DEVICE" && value == "auto") detect = source;
+    else sources.push_back(source);
   }
   for (const FileSetting& line : input.lines) {
     if (line.name != setting.name) continue;

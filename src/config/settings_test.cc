@@ -70,6 +70,18 @@ TEST(Settings, VariablesInTheirOrder) {
        "cuda:1",
        "SPARKPILOT_DEVICE=cuda:1",
        {"OPENPILOT_DISABLE_DGX=1"}},
+      // What `env --export` writes does not undo the switches.
+      {"device", {{"SPARKPILOT_DEVICE", "auto"}, {"CUDA", "1"}}, "auto", "SPARKPILOT_DEVICE=auto", {"CUDA=1"}},
+      {"device",
+       {{"SPARKPILOT_DEVICE", "auto"}, {"CUDA", "1"}, {"OPENPILOT_DISABLE_DGX", "1"}},
+       "cpu",
+       "OPENPILOT_DISABLE_DGX=1",
+       {"SPARKPILOT_DEVICE=auto", "CUDA=1"}},
+      {"device",
+       {{"SPARKPILOT_DEVICE", "auto"}, {"OPENPILOT_DGX_ENABLED", "0"}},
+       "cpu",
+       "OPENPILOT_DGX_ENABLED=0",
+       {"SPARKPILOT_DEVICE=auto"}},
       {"device", {{"CUDA", ""}, {"OPENPILOT_DGX_ENABLED", ""}}, "auto", "default", {}},  // as if unset
       {"precision", {{"OPENPILOT_DGX_PRECISION", "bf16"}}, "bf16", "OPENPILOT_DGX_PRECISION=bf16", {}},
       {"precision",

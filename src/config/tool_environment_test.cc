@@ -54,6 +54,10 @@ TEST(ToolEnvironment, FactsOfTheDriver) {
   EXPECT_EQ(facts.best_gpu, 4);
   EXPECT_EQ(device_missing("cuda:1", facts), "no such usable NVIDIA GPU; there is cuda:0, cuda:3, cuda:4");
   EXPECT_EQ(device_missing("cuda:3", facts), "");
+  cuda.devices = {gpu(6, 1, 20), gpu(7, 5, 68)};
+  EXPECT_TRUE(device_facts(cuda).gpus.empty());
+  EXPECT_EQ(device_missing("cuda", device_facts(cuda)),
+            "no usable NVIDIA GPU (compute capability 7.5; 8.0 or newer is needed)");
 }
 
 TEST(ToolEnvironment, Choices) {

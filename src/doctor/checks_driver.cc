@@ -37,7 +37,11 @@ std::string driver_remedy(const Patient& patient, int version) {
                  : fmt::format("on the host: install NVIDIA's driver {} or newer, then start the container again",
                                version);
   if (spark) return "update DGX OS in DGX Dashboard";
-  if (identity.operating_system.starts_with("Ubuntu")) return "sudo apt install nvidia-driver-580-open && sudo reboot";
+  // The open kernel modules begin with Turing, whose PCI ids begin at 1e00; 580 is the last branch for what is older.
+  const std::optional<std::string>& id = patient.machine.gpus.front().pci_id;
+  const bool open = !id || id->size() < 9 || id->substr(5) >= "1e00";
+  if (identity.operating_system.starts_with("Ubuntu"))
+    return fmt::format("sudo apt install nvidia-driver-580{} && sudo reboot", open ? "-open" : "");
   if (identity.operating_system.starts_with("Debian")) {
     return fmt::format(
         "sudo apt install nvidia-driver (from non-free) if that is {} or newer, else nvidia-open from NVIDIA's own "
@@ -49,13 +53,25 @@ std::string driver_remedy(const Patient& patient, int version) {
 
 void missing(const Patient& patient, Says& says) {
   if (nothing_to_ask(patient, says)) return;
-  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent &&
-      !patient.machine.driver.kernel_version) {
-    says.bad("{} is there, and neither a driver in the kernel nor its libraries",
-             gpu_name(patient.machine.gpus.front()));
-    if (patient.machine.identity.container)
+  const std::optional<std::string>& in_kernel = patient.machine.driver.kernel_version;
+  const bool container = patient.machine.identity.container.has_value();  // which says so itself
+  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent && !(in_kernel && container)) {
+    if (in_kernel) says.bad("driver {} is in the kernel, and its libraries are not there", *in_kernel);
+    else
+      says.bad("{} is there, and neither a driver in the kernel nor its libraries",
+               gpu_name(patient.machine.gpus.front()));
+    const Identity& identity = patient.machine.identity;
+    if (identity.container)
       says.fix("start the container with `--gpus all` (Docker, Podman with the NVIDIA Container Toolkit on the host)");
-    else if (is_dgx_spark(patient.machine)) says.fix("restore DGX OS, which brings the driver");
+    else if (in_kernel && !identity.wsl)
+      says.fix(fmt::format(
+          "install the libraries of driver {}; on Ubuntu and a DGX Spark: sudo apt install "
+          "libnvidia-compute-{} nvidia-utils-{}",
+          *in_kernel, in_kernel->substr(0, in_kernel->find('.')), in_kernel->substr(0, in_kernel->find('.'))));
+    else if (is_dgx_spark(patient.machine))
+      says.fix(
+          "sudo apt install --reinstall nvidia-driver-580-open && sudo reboot; if that fails, restore DGX OS, which "
+          "erases the disk");
     else says.fix(driver_remedy(patient, kNewestBranch));
   } else {
     says.good("driver {}", driver_version(patient));
@@ -107,8 +123,9 @@ void broken(const Patient& patient, Says& says) {
     if (answers->state == State::unusable) says.bad("{} cannot be loaded: {}", library, answers->reason);
   }
   if (!says.wrong().empty()) return;
-  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent) return says.skip("no driver");
-  says.good("NVML and libcuda load");
+  const bool nvml = patient.nvml.state != State::absent, cuda = patient.cuda.state != State::absent;
+  if (!nvml && !cuda) return says.skip("no driver");
+  says.good("{}", nvml && cuda ? "NVML and libcuda load" : nvml ? "NVML loads" : "libcuda loads; there is no NVML");
 }
 
 void no_device(const Patient& patient, Says& says) {
@@ -137,6 +154,8 @@ bool hides_every_gpu(const Patient& patient) {
 void cuda_fails(const Patient& patient, Says& says) {
   if (nothing_to_ask(patient, says)) return;
   if (hides_every_gpu(patient)) return says.skip("CUDA_VISIBLE_DEVICES hides every GPU");
+  if (patient.cuda.state == State::failed && patient.source.access("/dev/nvidiactl") == Access::denied)
+    return says.skip("this user may not open /dev/nvidiactl");
   if (patient.cuda.state == State::absent && patient.nvml.state == State::answered) {
     says.bad("NVML is there and libcuda.so.1 is not");
     says.fix("install the driver's computing part: sudo apt install libnvidia-compute-<driver version>");
@@ -247,6 +266,11 @@ void toolkit_old(const Patient& patient, Says& says) {
   if (!tools) return says.skip("no CUDA toolkit in /usr/local/cuda");
   const std::optional<ComputeCapability> capability = highest_capability(patient);
   if (!capability) return says.skip("no NVIDIA GPU of known capability");
+  if (*capability < ComputeCapability{7, 5} && *tools >= Version{{13}}) {
+    says.bad("the toolkit is CUDA {}, and the last for compute capability {}.{} is 12.9", tools->str(),
+             capability->major, capability->minor);
+    return says.fix("sudo apt install cuda-toolkit-12-9");
+  }
   for (const First& first : kFirst) {
     if (*capability < first.capability) continue;
     if (*tools < first.toolkit) {
@@ -265,7 +289,7 @@ constexpr Check kDriverChecks[] = {
     {{"driver.missing", "A driver for the GPU is installed", Impact::fatal,
       "Without it no program can use the GPU; everything runs on the processor.",
       "Ubuntu: sudo apt install nvidia-driver-580-open; Debian: nvidia-driver from non-free, or nvidia-open from "
-      "NVIDIA's own repository; WSL: NVIDIA's driver in Windows; on a DGX Spark: restore DGX OS, which brings it"},
+      "NVIDIA's own repository; WSL: NVIDIA's driver in Windows"},
      missing},
     {{"driver.not_loaded", "The driver is loaded in the kernel", Impact::fatal,
       "The libraries talk to the kernel module. After a kernel update it may not have been built, or Secure Boot "

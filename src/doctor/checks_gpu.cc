@@ -3,6 +3,7 @@
 #include <array>
 #include <climits>
 #include <cstdlib>
+#include <map>
 #include <string>
 
 #include "doctor/check.h"
@@ -34,12 +35,15 @@ void lost(const Patient& patient, Says& says) {
 }
 
 void xid(const Patient& patient, Says& says) {
-  // From NVIDIA's catalogue of Xid errors: those caused by the GPU or its driver, not by the program.
+  // From NVIDIA's catalogue of Xid errors: what the GPU or its driver causes, and what programs do.
   struct Known {
     int number;
     const char* meaning;
   };
-  constexpr std::array kKnown = {Known{48, "memory error that could not be corrected"},
+  constexpr std::array kOfPrograms = {13, 31, 32, 43, 45, 68, 69, 137};
+  constexpr std::array kKnown = {Known{46, "the GPU stopped processing"},
+                                 Known{48, "memory error that could not be corrected"},
+                                 Known{61, "the GPU's controller met an error"},
                                  Known{62, "the GPU's controller halted"},
                                  Known{63, "a memory row was retired"},
                                  Known{64, "a memory row could not be retired"},
@@ -51,28 +55,31 @@ void xid(const Patient& patient, Says& says) {
                                  Known{109, "a context switch did not come back"},
                                  Known{119, "the GPU's system processor does not answer"},
                                  Known{120, "the GPU's system processor failed"},
+                                 Known{140, "memory errors that were not recovered from"},
+                                 Known{143, "the GPU could not be started"},
                                  Known{154, "the GPU asks for a reset"}};
   if (no_gpu(patient, says)) return;
   const auto lines = patient.source.kernel_log({"NVRM: Xid"});
   if (!lines) return says.skip("the kernel's log is not readable here (sudo dmesg)");
   std::array<int, kKnown.size()> counts = {};
-  int others = 0;
+  int programs = 0;
+  std::map<int, int> others;
   for (const std::string& line : *lines) {
     const size_t colon = line.find("): ", line.find("NVRM: Xid"));
     const int number = colon == std::string::npos ? 0 : std::atoi(line.c_str() + colon + 3);
     const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return k.number == number; });
-    if (known == kKnown.end()) {
-      ++others;
-    } else {
-      ++counts[static_cast<size_t>(known - kKnown.begin())];
-    }
+    if (known != kKnown.end()) ++counts[static_cast<size_t>(known - kKnown.begin())];
+    else if (std::ranges::find(kOfPrograms, number) != kOfPrograms.end()) ++programs;
+    else ++others[number];
   }
   for (size_t i = 0; i < kKnown.size(); ++i) {
     if (counts[i] > 0)
       says.bad("Xid {} ({}), {} time{}", kKnown[i].number, kKnown[i].meaning, counts[i], counts[i] == 1 ? "" : "s");
   }
+  for (const auto& [number, count] : others)
+    says.bad("Xid {} (see NVIDIA's catalogue), {} time{}", number, count, count == 1 ? "" : "s");
   if (!says.wrong().empty()) return;
-  if (others > 0) return says.good("only Xid errors of programs ({})", others);
+  if (programs > 0) return says.good("only Xid errors of programs ({})", programs);
   says.good("no Xid in the kernel's log");
 }
 
@@ -285,7 +292,7 @@ constexpr Check kGpuChecks[] = {
       "sudo nvidia-smi -c DEFAULT"},
      compute_mode},
     {{"gpu.heat", "No GPU is slowed by heat", Impact::slow,
-      "Measurements taken now are of a hot machine, and a DGX Spark switches itself off at 86 to 87 °C.",
+      "Measurements taken now are of a hot machine, and a DGX Spark may switch itself off.",
       "let air in: nothing on top of or beside the machine, vents free of dust; then wait some minutes"},
      heat},
     {{"gpu.power_brake", "No GPU is slowed by its power supply", Impact::slow,

@@ -37,8 +37,8 @@ void missing(const Patient& patient, Says& says) {
   says.bad("not found where the loader looks: {}", names);
   fix_with_packages(patient, says, [](const CudaPackages& cuda) {
     return fmt::format(
-        "sudo apt install libcublas-{} cudnn9-cuda-{}; cuSPARSELt: libcusparselt0-cuda-{} from NVIDIA's local "
-        "repository",
+        "what is missing of: sudo apt install libcublas-{} cudnn9-cuda-{} libcusparselt0-cuda-{} (from NVIDIA's "
+        "repository)",
         cuda.version, cuda.major, cuda.major);
   });
 }
@@ -95,7 +95,7 @@ void cudnn(const Patient& patient, Says& says) {
 void cudnn_slow(const Patient& patient, Says& says) {
   if (no_gpu(patient, says)) return;
   const std::optional<FoundLibrary> found = find(patient, "libcudnn");
-  if (!found || !found->version) return says.skip("no cuDNN of known version");
+  if (!found || !found->version || found->version->numbers.size() < 3) return says.skip("no cuDNN of known version");
   const bool bad = *found->version >= Version{{9, 18, 1}} && *found->version < Version{{9, 18, 2}};
   if (bad && *highest_capability(patient) >= ComputeCapability{12, 0}) {
     says.bad("cuDNN {}, which compiles LayerNorm's plans slowly on this GPU", found->version->str());
@@ -109,7 +109,7 @@ void cudnn_slow(const Patient& patient, Says& says) {
 void cusparselt(const Patient& patient, Says& says) {
   static const std::array kMin = {Least{{12, 1}, {{0, 8}}}, Least{{10, 0}, {{0, 7}}}};
   expect(patient, says, "libcusparseLt", kMin, [](const CudaPackages& cuda) {
-    return fmt::format("install libcusparselt0-cuda-{} from NVIDIA's local repository package", cuda.major);
+    return fmt::format("sudo apt install libcusparselt0-cuda-{} (from NVIDIA's repository)", cuda.major);
   });
 }
 
@@ -133,9 +133,9 @@ void gds(const Patient& patient, Says& says) {
 constexpr Check kLibraryChecks[] = {
     {{"library.missing", "cuBLASLt, cuDNN and cuSPARSELt are installed", Impact::cosmetic,
       "Matrix products in fp8 and NVFP4, convolutions in half precision and 2:4 sparse products come from them. Python "
-      "environments may hold their own (sparkpilot stack audit).",
-      "for the driver's CUDA, with 13: sudo apt install libcublas-13-0 cudnn9-cuda-13; cuSPARSELt: "
-      "libcusparselt0-cuda-13 from NVIDIA's local repository"},
+      "environments may hold their own (sparkpilot stack audit). sparkpilot itself needs none of them.",
+      "what is missing, for the driver's CUDA, with 13: sudo apt install libcublas-13-0 cudnn9-cuda-13 "
+      "libcusparselt0-cuda-13 (from NVIDIA's repository)"},
      missing},
     {{"library.damaged", "NVIDIA's libraries are intact", Impact::fatal, "Programs that load them do not start.",
       "sudo apt install --reinstall the package that `dpkg -S` names for the file"},
@@ -151,7 +151,7 @@ constexpr Check kLibraryChecks[] = {
       "for the driver's CUDA, with 13: sudo apt install --only-upgrade cudnn9-cuda-13"},
      cudnn_slow},
     {{"library.cusparselt", "cuSPARSELt is new enough", Impact::slow, "0.8.0 is the first for compute capability 12.1.",
-      "for the driver's CUDA, with 13: install libcusparselt0-cuda-13 from NVIDIA's local repository package"},
+      "for the driver's CUDA, with 13: sudo apt install libcusparselt0-cuda-13 (from NVIDIA's repository)"},
      cusparselt},
     {{"library.nccl", "NCCL is new enough", Impact::slow,
       "Several GPUs or two Sparks exchange gradients through it; 2.28.9 is the first that is built for compute "

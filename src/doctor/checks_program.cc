@@ -23,6 +23,10 @@ void decoders(const Patient& patient, Says& says) {
 void kernels(const Patient& patient, Says& says) {
   if (!patient.options.here) return says.skip("the machine is not this one");
   if (!highest_capability(patient)) return says.skip("no NVIDIA GPU of known capability");
+  if (const ComputeCapability here = *highest_capability(patient); here < ComputeCapability{8, 0}) {
+    says.bad("sparkpilot needs compute capability 8.0, this GPU has {}.{}", here.major, here.minor);
+    return says.fix("nothing helps but a newer GPU: models run on the processor");
+  }
   const std::optional<stack::Verdict> code = gpu_code(patient, "/proc/self/exe");
   if (!code) return says.skip("the program cannot read itself");
   switch (code->standing) {

@@ -74,7 +74,7 @@ std::optional<std::string> torch_cuda(Source& source, const Package& torch) {
 
 void fix_torch(const Patient& patient, Says& says) {
   fix_with_packages(patient, says, [](const CudaPackages& cuda) {
-    return "pip install --upgrade torch --index-url https://download.pytorch.org/whl/" + cuda.index;
+    return "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/" + cuda.index;
   });
 }
 
@@ -97,6 +97,17 @@ void torch_old(const Patient& patient, Says& says) {
   const auto version = cuda ? parse_version(*cuda) : std::nullopt;
   if (!version) return says.skip("PyTorch {} does not say which CUDA it is built with", torch->version);
   const ComputeCapability capability = *highest_capability(patient);
+  const std::optional<ComputeCapability>& serves = patient.machine.driver.cuda;
+  if (serves && version->numbers[0] > serves->major) {
+    says.bad("PyTorch {} is built with CUDA {}, and the driver serves CUDA {}.{}", torch->version, *cuda, serves->major,
+             serves->minor);
+    return fix_torch(patient, says);
+  }
+  if (capability < ComputeCapability{7, 5} && *version >= Version{{13}}) {
+    says.bad("PyTorch {} is built with CUDA {}, which has left out compute capability {}.{}", torch->version, *cuda,
+             capability.major, capability.minor);
+    return says.fix("pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126");
+  }
   if (capability >= ComputeCapability{10, 0} && *version < Version{{12, 8}}) {
     says.bad("PyTorch {} is built with CUDA {}, which knows nothing of compute capability {}.{}", torch->version, *cuda,
              capability.major, capability.minor);
@@ -144,7 +155,8 @@ void ptxas(const Patient& patient, Says& says) {
     if (!says.wrong().empty()) says.fix("export TRITON_PTXAS_BLACKWELL_PATH=/usr/local/cuda/bin/ptxas");
     return;
   }
-  const auto set = patient.source.variable("TRITON_PTXAS_PATH");
+  auto set = patient.source.variable("TRITON_PTXAS_PATH");
+  if (set && set->empty()) set.reset();
   if (!set) return says.bad("Triton {} compiles with its own ptxas: TRITON_PTXAS_PATH is not set", triton->version);
   if (patient.source.access(*set) == Access::absent)
     return says.bad("TRITON_PTXAS_PATH names {}, which is not there", *set);
@@ -165,14 +177,14 @@ constexpr Check kPythonChecks[] = {
     {{"python.torch_cuda", "PyTorch is built with CUDA", Impact::slow, "It computes on the processor alone.",
       "pip install torch --index-url https://download.pytorch.org/whl/cu130"},
      torch_without_cuda},
-    {{"python.torch_old", "PyTorch's CUDA supports the GPU", Impact::slow,
-      "It has no kernels for the GPU and fails at the first one: no kernel image is available.",
-      "pip install --upgrade torch --index-url https://download.pytorch.org/whl/cu130"},
+    {{"python.torch_old", "PyTorch's CUDA fits the GPU and the driver", Impact::slow,
+      "It does not start, or has no kernels for the GPU and fails at the first one: no kernel image is available.",
+      "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130"},
      torch_old},
     {{"python.torch_kernels", "PyTorch has kernels for the GPU", Impact::slow,
       "Kernels for the GPU's family are as good as its own; with PTX alone every first start compiles for minutes, and "
       "with neither nothing runs.",
-      "pip install --upgrade torch --index-url https://download.pytorch.org/whl/cu130"},
+      "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130"},
      torch_kernels},
     {{"python.ptxas", "Triton compiles for the GPU", Impact::slow,
       "The ptxas inside Triton's wheel may not know compute capability 12.1: kernels fail to compile.",

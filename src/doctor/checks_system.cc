@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "doctor/check.h"
+#include "hw/control_groups.h"
 #include "hw/parse_text.h"
 
 namespace sparkpilot::doctor {
@@ -52,18 +53,18 @@ void governor(const Patient& patient, Says& says) {
   says.good("governor {}{}", *governor, driver ? " of " + *driver : "");
 }
 
-// "max 100000" or "200000 100000": microseconds of processor time per period.
 void quota(const Patient& patient, Says& says) {
-  const auto text = read_word(patient.source, "/sys/fs/cgroup/cpu.max");
-  if (!text) return says.skip("no limit is set");
-  long long most = 0, period = 0;
-  if (std::sscanf(text->c_str(), "%lld %lld", &most, &period) != 2 || most <= 0 || period <= 0)
-    return says.good("no limit is set");
-  const double processors = static_cast<double>(most) / static_cast<double>(period);
-  if (processors < patient.machine.cpu.logical) {
-    return says.bad("this process may use {:.1f} of {} processors", processors, patient.machine.cpu.logical);
+  std::optional<double> most = group_processors([&](const std::string& path) { return patient.source.read(path); });
+  // What `taskset` or a set of processors leaves.
+  const std::string status = patient.source.read("/proc/self/status").value_or("");
+  for (std::string_view left = status; const auto line = next_line(left);) {
+    constexpr std::string_view kAllowed = "Cpus_allowed_list:";
+    if (!line->starts_with(kAllowed)) continue;
+    const size_t allowed = to_processors(trim(line->substr(kAllowed.size()))).size();
+    if (allowed > 0) most = std::min(most.value_or(1e9), static_cast<double>(allowed));
   }
-  says.good("the limit is {:.1f} processors", processors);
+  if (!most || *most >= patient.machine.cpu.logical) return says.good("no limit is below all of them");
+  says.bad("this process may use {:.3g} of {} processors", *most, patient.machine.cpu.logical);
 }
 
 void battery(const Patient& patient, Says& says) {
@@ -155,9 +156,9 @@ constexpr Check kSystemChecks[] = {
       "sudo cpupower frequency-set -g schedutil"},
      governor},
     {{"cpu.quota", "All processors may be used", Impact::slow,
-      "A limit in a container makes threads wait for each other; using only as many threads as the limit allows is "
-      "faster.",
-      "start the container without --cpus, or give sparkpilot --threads"},
+      "A limit of processor time, as in a container, makes threads wait for each other; using only as many threads as "
+      "it allows is faster.",
+      "start the container without --cpus, the process without taskset, or give sparkpilot --threads"},
      quota},
     {{"power.battery", "The machine is plugged in", Impact::slow,
       "On battery processor and GPU keep their clocks down.", "plug the supply in"},

@@ -167,6 +167,11 @@ const Fault kFaults[] = {
        m["files"].erase("/sys/module/nvidia/version");
        m["files"].erase("/proc/driver/nvidia/version");
      }},
+    {"driver.missing", "is in the kernel, and its libraries are not there",
+     [](json& m) {
+       m.erase("nvml");
+       m.erase("cuda");
+     }},
     {"driver.not_loaded", "NVML_ERROR_DRIVER_NOT_LOADED", [](json& m) { fails(m, "nvml", 9); }},
     {"driver.mismatch", "of another", [](json& m) { fails(m, "nvml", 18); }},
     {"driver.mismatch", "libraries are of 580.105.08",
@@ -207,6 +212,12 @@ const Fault kFaults[] = {
      [](json& m) {
        m["kernel_log"] = {"[1] NVRM: Xid (PCI:000f:01:00): 79, pid=1, GPU has fallen off the bus.",
                           "[2] NVRM: Xid (PCI:000f:01:00): 79, pid=2", "[3] NVRM: Xid (PCI:000f:01:00): 31, pid=2"};
+     }},
+    {"gpu.xid", "Xid 140 (memory errors that were not recovered from), 1 time",
+     [](json& m) { m["kernel_log"] = {"[1] NVRM: Xid (PCI:000f:01:00): 140, pid=1"}; }},
+    {"gpu.xid", "Xid 999 (see NVIDIA's catalogue), 2 times",
+     [](json& m) {
+       m["kernel_log"] = {"[1] NVRM: Xid (PCI:000f:01:00): 999, pid=1", "[2] NVRM: Xid (PCI:000f:01:00): 999, pid=1"};
      }},
     {"gpu.permission", "/dev/nvidia0", [](json& m) { m["access"]["/dev/nvidia0"] = "denied"; }},
     {"gpu.uvm", "/dev/nvidia-uvm is not",
@@ -294,7 +305,15 @@ const Fault kFaults[] = {
        file(m, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
        file(m, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "cppc_cpufreq\n");
      }},
-    {"cpu.quota", "2.0 of 20 processors", [](json& m) { file(m, "/sys/fs/cgroup/cpu.max", "200000 100000\n"); }},
+    {"cpu.quota", "2 of 20 processors", [](json& m) { file(m, "/sys/fs/cgroup/cpu.max", "200000 100000\n"); }},
+    {"cpu.quota", "1.5 of 20 processors",
+     [](json& m) {
+       file(m, "/proc/self/cgroup", "3:cpu,cpuacct:/docker/x\n");
+       file(m, "/sys/fs/cgroup/cpu/docker/x/cpu.cfs_quota_us", "150000\n");
+       file(m, "/sys/fs/cgroup/cpu/docker/x/cpu.cfs_period_us", "100000\n");
+     }},
+    {"cpu.quota", "5 of 20 processors",
+     [](json& m) { file(m, "/proc/self/status", "Name:\tx\nCpus_allowed:\tf1\nCpus_allowed_list:\t0,4-7\n"); }},
     {"power.battery", "on its battery",
      [](json& m) {
        file(m, "/sys/class/power_supply/ADP0/online", "0\n");
@@ -321,6 +340,11 @@ const Fault kFaults[] = {
        m["files"].erase("/usr/lib/aarch64-linux-gnu/libcusparseLt.so.0.8.0");
        file(m, "/usr/lib/aarch64-linux-gnu/libcusparseLt.so.0.7.1", "\177ELF");
      }},
+    {"library.cusparselt", "libcusparseLt 0.7.1",
+     [](json& m) {
+       m["files"].erase("/usr/lib/aarch64-linux-gnu/libcusparseLt.so.0.8.0");
+       file(m, "/usr/lib/aarch64-linux-gnu/libcusparseLt/13/libcusparseLt.so.0.7.1", "\177ELF");
+     }},
     {"library.nccl", "libnccl 2.26.2",
      [](json& m) {
        m["files"].erase("/usr/lib/aarch64-linux-gnu/libnccl.so.2.28.9");
@@ -330,6 +354,8 @@ const Fault kFaults[] = {
      [](json& m) { file(m, std::string(kPackages) + "torch/version.py", "\ncuda = None\n"); }},
     {"python.torch_old", "CUDA 12.6",
      [](json& m) { file(m, std::string(kPackages) + "torch/version.py", "\ncuda: Optional[str] = '12.6'\n"); }},
+    {"python.torch_old", "built with CUDA 14.0, and the driver serves CUDA 13.0",
+     [](json& m) { file(m, std::string(kPackages) + "torch/version.py", "\ncuda: Optional[str] = '14.0'\n"); }},
     {"python.ptxas", "not set", [](json& m) { m["variables"].erase("TRITON_PTXAS_PATH"); }},
     {"python.ptxas", "not there", [](json& m) { m["variables"]["TRITON_PTXAS_PATH"] = "/x"; }},
     {"python.cutlass", "4.5.0",
@@ -419,7 +445,7 @@ TEST(Doctor, PackagesAreThoseOfTheDriversCuda) {
   };
   const auto expect_fixes = [&](int cuda, const std::string& apt, const std::string& major, const std::string& pip) {
     const json machine = with(cuda);
-    EXPECT_NE(fix_of(machine, "library.missing").find(" cudnn9-cuda-" + major + ";"), std::string::npos) << cuda;
+    EXPECT_NE(fix_of(machine, "library.missing").find(" cudnn9-cuda-" + major + " "), std::string::npos) << cuda;
     EXPECT_EQ(fix_of(machine, "library.cublaslt"), "sudo apt install libcublas-" + apt);
     EXPECT_EQ(fix_of(machine, "driver.toolkit_old"), "sudo apt install cuda-toolkit-" + apt);
     EXPECT_TRUE(fix_of(machine, "python.torch_cuda").ends_with("/whl/" + pip)) << fix_of(machine, "python.torch_cuda");
@@ -454,6 +480,33 @@ TEST(Doctor, ADriverIsUpdatedWhereItComesFrom) {
   EXPECT_TRUE(fix_of(machine, "driver.too_old").starts_with("on the host: install NVIDIA's driver"));
   EXPECT_EQ(fix_of(fixture("device_without_driver"), "driver.missing").find("nvidia-driver-580-open"),
             std::string("sudo apt install ").size());
+}
+
+// What CUDA 13 and the open kernel modules have left behind, sparkpilot too.
+TEST(Doctor, OlderGpusNeedOlderSoftware) {
+  json machine = fixture("laptop_rtx");
+  for (const char* library : {"nvml", "cuda"}) {
+    for (json& gpu : machine[library]["devices"]) {
+      if (gpu.contains("capability_major")) gpu["capability_major"] = 6;
+      if (gpu.contains("capability_minor")) gpu["capability_minor"] = 1;
+    }
+  }
+  machine["cuda"]["system"]["cuda_version"] = 13000;
+  machine["variables"]["VIRTUAL_ENV"] = "/v";
+  file(machine, "/v/lib/python3.12/site-packages/torch-2.15.0.dist-info/METADATA", "");
+  file(machine, "/v/lib/python3.12/site-packages/torch/version.py", "\ncuda: Optional[str] = '13.0'\n");
+  file(machine, "/usr/local/cuda/version.json", R"({"cuda": {"version": "13.0"}})");
+  const Diagnosis diagnosis = examined(machine);
+  ASSERT_NE(finding(diagnosis, "python.torch_old"), nullptr);
+  EXPECT_NE(finding(diagnosis, "python.torch_old")->seen.find("which has left out compute capability 6.1"),
+            std::string::npos);
+  ASSERT_NE(finding(diagnosis, "driver.toolkit_old"), nullptr);
+  EXPECT_NE(finding(diagnosis, "driver.toolkit_old")->seen.find("the last for compute capability 6.1 is 12.9"),
+            std::string::npos);
+  machine = fixture("device_without_driver");
+  file(machine, "/sys/bus/pci/devices/0000:01:00.0/device", "0x1b80\n");
+  EXPECT_NE(fix_of(machine, "driver.missing").find("nvidia-driver-580 "), std::string::npos)
+      << fix_of(machine, "driver.missing");
 }
 
 // Huge pages take nothing from CUDA where the GPU has a memory of its own; a control group's limit counts everywhere.

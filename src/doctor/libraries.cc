@@ -40,7 +40,12 @@ std::vector<std::string> library_folders(Source& source, const std::string& arch
   each_part(source.variable("LD_LIBRARY_PATH").value_or(""), ':', [&](const std::string& part) { add(folders, part); });
   add_configured(source, folders);
   for (const char* root : {"/lib/", "/usr/lib/"}) {
-    if (!architecture.empty()) add(folders, root + architecture + "-linux-gnu");
+    if (architecture.empty()) continue;
+    const std::string folder = root + architecture + "-linux-gnu";
+    add(folders, folder);
+    // NVIDIA's packages of cuSPARSELt put a folder for each CUDA there, and links beside it.
+    for (const std::string& cuda : source.list(folder + "/libcusparseLt"))
+      add(folders, folder + "/libcusparseLt/" + cuda);
   }
   for (const char* folder : {"/lib64", "/usr/lib64", "/usr/lib", "/lib", "/usr/local/cuda/lib64", "/usr/local/lib"}) {
     add(folders, folder);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "hw/memory.h"
+#include "hw/control_groups.h"
 #include "hw/probe.h"
 
 namespace sparkpilot {

@@ -11,7 +11,7 @@
 #include <malloc.h>
 #endif
 
-#include "hw/parse_text.h"
+#include "hw/control_groups.h"
 
 namespace sparkpilot {
 namespace {
@@ -39,59 +39,11 @@ void lower(std::optional<int64_t>& least, int64_t value) {
   least = least ? std::min(*least, value) : value;
 }
 
-using Read = std::function<std::optional<std::string>(const std::string&)>;
-constexpr int64_t kNoLimit = int64_t{1} << 50;  // a petabyte; version 1 writes the largest number
-
-// A file of one number of bytes; "max" is none.
-std::optional<int64_t> bytes_in(const Read& read, const fs::path& file) {
-  const auto number = to_integer(trim(read(file.string()).value_or("")));
-  return number && *number >= 0 && *number < kNoLimit ? number : std::nullopt;
-}
-
-// What is left of a control group's limit; the cache of files that it could drop counts as left.
-void take_group(const Read& read, const fs::path& group, const char* limit, const char* used, const char* cache,
-                std::optional<int64_t>& least) {
-  const auto most = bytes_in(read, group / limit), now = bytes_in(read, group / used);
-  if (!most || !now) return;
-  const std::string statistics = read((group / "memory.stat").string()).value_or("");
-  int64_t dropped = 0;
-  for (std::string_view left = statistics; const auto line = next_line(left);) {
-    const auto parts = words(*line, 2);
-    if (parts.size() == 2 && parts[0] == cache) dropped = to_integer(trim(parts[1])).value_or(0);
-  }
-  lower(least, *most - *now + std::clamp<int64_t>(dropped, 0, *now));
-}
-
 }  // namespace
 
 std::optional<int64_t> peak_memory_bytes() { return status_bytes("VmHWM:"); }
 
 std::optional<int64_t> resident_memory_bytes() { return status_bytes("VmRSS:"); }
-
-// A line "0::/user.slice" is version 2, "5:memory:/docker/..." version 1. A group's limit holds for those in it.
-std::optional<int64_t> group_memory_left(const Read& read) {
-  constexpr int kMostLines = 64, kDeepest = 32;
-  std::optional<int64_t> least;
-  const std::string groups = read("/proc/self/cgroup").value_or("0::/");
-  std::string_view left = groups;
-  for (int i = 0; i < kMostLines; ++i) {
-    const auto line = next_line(left);
-    if (!line) break;
-    const size_t first = line->find(':'), second = line->find(':', first + 1);
-    if (first == std::string_view::npos || second == std::string_view::npos) continue;
-    const std::string_view controllers = line->substr(first + 1, second - first - 1);
-    const bool newer = controllers.empty();
-    if (!newer && controllers != "memory") continue;
-    const fs::path top = newer ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    fs::path name = fs::path(line->substr(second + 1)).relative_path();
-    for (int depth = 0; depth < kDeepest; ++depth, name = name.parent_path()) {
-      if (newer) take_group(read, top / name, "memory.max", "memory.current", "inactive_file", least);
-      else take_group(read, top / name, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", least);
-      if (name.empty()) break;
-    }
-  }
-  return least;
-}
 
 std::optional<int64_t> available_memory_bytes(const fs::path& root) {
   std::optional<int64_t> least;

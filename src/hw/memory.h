@@ -19,10 +19,6 @@ std::optional<int64_t> resident_memory_bytes();
 // RLIMIT_AS let it. Empty if unknown. `root`: where /proc and /sys are.
 std::optional<int64_t> available_memory_bytes(const std::filesystem::path& root = "/");
 
-// What the limits of this process's control groups, of both versions, leave it. Empty if none limits it. `read` gives
-// the text of a file of /proc or /sys, which may be any bytes; empty if it cannot be read.
-std::optional<int64_t> group_memory_left(const std::function<std::optional<std::string>(const std::string&)>& read);
-
 // Returns the allocator's unused memory to the system, then restarts peak_memory_bytes(); false if the system does not
 // allow it.
 bool reset_peak_memory();

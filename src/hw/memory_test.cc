@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/test_files.h"
+#include "hw/control_groups.h"
 
 namespace sparkpilot {
 namespace {
@@ -66,6 +69,35 @@ TEST(GroupMemory, NonsenseIsNoLimit) {
   for (const char* none : {"max", "-1", "9223372036854771712", "", "12x"}) {
     limit = none;
     EXPECT_EQ(left(), std::nullopt) << none;
+  }
+}
+
+TEST(GroupProcessors, AreTheLeastThatAGroupAllows) {
+  std::map<std::string, std::string> files;
+  const auto processors = [&] {
+    return group_processors([&](const std::string& path) -> std::optional<std::string> {
+      const auto found = files.find(path);
+      return found == files.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  EXPECT_EQ(processors(), std::nullopt);
+  files = {{"/sys/fs/cgroup/cpu.max", "max 100000\n"}};
+  EXPECT_EQ(processors(), std::nullopt);
+  files = {{"/proc/self/cgroup", "0::/system.slice/x.service\n"},
+           {"/sys/fs/cgroup/system.slice/x.service/cpu.max", "150000 100000\n"},
+           {"/sys/fs/cgroup/system.slice/cpu.max", "400000 100000\n"}};
+  EXPECT_EQ(processors(), 1.5);
+  files["/sys/fs/cgroup/system.slice/cpu.max"] = "50000 100000\n";
+  EXPECT_EQ(processors(), 0.5);
+  files = {{"/proc/self/cgroup", "9:cpuset:/a\n5:cpu,cpuacct:/docker/x\n"},
+           {"/sys/fs/cgroup/cpu/docker/x/cpu.cfs_quota_us", "200000\n"},
+           {"/sys/fs/cgroup/cpu/docker/x/cpu.cfs_period_us", "100000\n"},
+           {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"},
+           {"/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"}};
+  EXPECT_EQ(processors(), 2);
+  for (const char* none : {"0 100000", "1 0", "x y", "1", "-5 100000"}) {
+    files = {{"/sys/fs/cgroup/cpu.max", none}};
+    EXPECT_EQ(processors(), std::nullopt) << none;
   }
 }
 

@@ -55,7 +55,7 @@ Match colons(std::string_view text, size_t at) {
   }
   if (!word_ends(text, end) || empty > 2) return {};
   const bool shortened = text.substr(at, end - at).find("::") != std::string_view::npos;
-  if (groups < (shortened ? 3 : 4)) return {};
+  if (groups < (shortened ? 3 : 4) || text.substr(at, end - at) == "0::") return {};  // a line of /proc/self/cgroup
   return {end - at, "<address>"};
 }
 

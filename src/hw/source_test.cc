@@ -204,6 +204,7 @@ TEST(Redact, TakesOutWhatNamesOneMachine) {
   const Redactor redact({"alice", "root", "nvidia", "42"});
   EXPECT_EQ(redact("SERIAL_NUMBER=\"157\"\nDGX_NAME=\"DGX Spark\"\n"),
             "SERIAL_NUMBER=\"<removed>\"\nDGX_NAME=\"DGX Spark\"\n");
+  EXPECT_EQ(redact("5:memory:/docker/x\n0::/user.slice\n"), "5:memory:/docker/x\n0::/user.slice\n");
   EXPECT_EQ(redact("Serial\t\t: 00c0ffee\nModel: x"), "Serial\t\t: <removed>\nModel: x");
   EXPECT_EQ(redact("quiet androidboot.serialno=abc root=/dev/sda"),
             "quiet androidboot.serialno=<removed> root=/dev/sda");

@@ -31,7 +31,7 @@ constexpr std::array kSteps{
     Step{"cudnn", "cuDNN", "cuDNN", Serves::family, "", "0.6 GB to download", "cuDNN holds code for the GPU's family",
          ""},
     Step{"nccl", "NCCL", "NCCL", Serves::family, "", "0.3 GB to download", "NCCL holds code for the GPU's family", ""},
-    Step{"cusparselt", "cuSPARSELt from NVIDIA's local repository", "cuSPARSELt", Serves::family, "0.8.0",
+    Step{"cusparselt", "cuSPARSELt 0.8.0 from NVIDIA's local repository", "cuSPARSELt", Serves::family, "0.8.0",
          "0.2 GB to download", "cuSPARSELt 0.8.0 or newer holds code for the GPU's family", ""},
     Step{"tools", "compilers, LLVM and a Python environment to build with", "", Serves::native, "",
          "about 1.5 GB on disk", "its script ends well", " llvm triton pytorch audio vision flash-attention "},
@@ -42,12 +42,12 @@ constexpr std::array kSteps{
          " triton "},
     Step{"triton", "Triton", "Triton", Serves::compiles, "", "about 2 GB on disk while it is built",
          "Triton is there for Arm64, with a ptxas that makes code for the GPU", ""},
-    Step{"pytorch", "PyTorch for this GPU", "PyTorch", Serves::native, "2.9.1", "about 25 GB on disk while it is built",
-         "PyTorch holds code for this very GPU", ""},
-    Step{"audio", "torchaudio against that PyTorch", "torchaudio", Serves::no_gpu_code, "2.9.1", "about 1 GB on disk",
-         "torchaudio is there for Arm64", ""},
-    Step{"vision", "torchvision against that PyTorch", "torchvision", Serves::native, "0.24.1", "about 1 GB on disk",
-         "torchvision holds code for this very GPU", ""},
+    Step{"pytorch", "PyTorch 2.9.1 for this GPU", "PyTorch", Serves::native, "2.9.1",
+         "about 25 GB on disk while it is built", "PyTorch holds code for this very GPU", ""},
+    Step{"audio", "torchaudio 2.9.1 against that PyTorch", "torchaudio", Serves::no_gpu_code, "2.9.1",
+         "about 1 GB on disk", "torchaudio is there for Arm64", ""},
+    Step{"vision", "torchvision 0.24.1 against that PyTorch", "torchvision", Serves::native, "0.24.1",
+         "about 1 GB on disk", "torchvision holds code for this very GPU", ""},
     Step{"flash-attention", "flash-attention from PyTorch's third_party", "flash-attention", Serves::family, "",
          "about 10 GB on disk while it is built", "flash-attention holds code for the GPU's family", ""},
 };
@@ -133,6 +133,10 @@ StackCheck check_step(const Step& step, const Audit& audit, const NamedGpu& gpu)
     place.value = value;
     place.old = !library.version.empty() && compare_versions(library.version, step.least_version) < 0;
     place.seen = described(library, verdict);
+    // Natively only what the plan builds is: which version that is stands in versions.sh.
+    if (step.serves == Serves::native && value < kServes && compare_versions(library.version, step.least_version) > 0)
+      place.seen +=
+          fmt::format("; newer than the {} that is built, unless versions.sh names another", step.least_version);
   }
   int best = -1;
   for (const auto& [folder, place] : places) {
