@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 TEST_F(Cli, Version) {
   EXPECT_EQ(keys(parsed("version")),
-            (Keys{"version", "compiler", "newest_opset", "devices", "processor", "isa", "processors", "gpu_code"}));
+            (Keys{"version", "compiler", "newest_opset", "processor", "isa", "processors", "gpu_code"}));
   EXPECT_NE(run_program("version").out.find("sparkpilot "), std::string::npos);
 }
 
@@ -881,6 +881,36 @@ TEST_F(Cli, OpsAreListedCheckedAndTimed) {
 TEST_F(Cli, ThePageOfOpsIsTheTables) {
   EXPECT_EQ(read_text(SPARKPILOT_SOURCE_DIR "/docs/ops.md"), run_program("ops list --markdown").out)
       << "print it anew: build/sparkpilot ops list --markdown >docs/ops.md";
+}
+
+// Names and texts of a model reach a terminal as text.
+TEST_F(Cli, NamesDoNotCommandTheTerminal) {
+  Graph g;
+  g.name = "evil\x1b]0;title\x07";
+  g.opsets[""] = 26;
+  Builder b(g);
+  b.output(b.add("Relu", {b.input("x", DType::f32, {1})}), "y\x1b[2J\xc2\x9b");
+  g.metadata["key"] = "a\x1b[31mb\rc";
+  save_onnx(g, folder.file("evil.onnx"));
+  for (const std::string command : {"model info", "run", "model check", "bench --runs 1"}) {
+    const std::string said = run_program(command + " '" + folder.file("evil.onnx") + "'").out;
+    EXPECT_EQ(said.find_first_of("\x07\r"), std::string::npos) << command;
+    EXPECT_EQ(said.find("\x1b["), said.find("\x1b[31m")) << command;
+    EXPECT_EQ(said.find("\x1b]"), std::string::npos) << command;
+    EXPECT_EQ(said.find("\xc2\x9b"), std::string::npos) << command;
+  }
+  EXPECT_NE(run_program("model info '" + folder.file("evil.onnx") + "'").out.find("y\\x1b[2J\\x9b"), std::string::npos);
+}
+
+// What is opened must not take the numbers of streams that the caller closed, or notes are written into results.
+TEST_F(Cli, ClosedStreamsStayEmpty) {
+  const std::string out = folder.file("closed");
+  const std::string command = std::string("sh -c 'exec \"$@\" 2>&- <&-' sh '") + SPARKPILOT_PROGRAM +
+                              "' sim run --scenarios curve_gentle --variants 2 --set kp=0.1 --out '" + out +
+                              "' >/dev/null";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  const std::string rows = read_text(out + "/results.csv");
+  EXPECT_EQ(std::ranges::count(rows, '\n'), 3);
 }
 
 TEST_F(Cli, AFailedCheckIsCodeFour) {

@@ -153,6 +153,14 @@ TEST_F(Env, FileGivenByAFlag) {
     write_text(folder.file("my.toml"), no_key);
     expect_usage_error("version" + flag, "my.toml");
   }
+  // The parser would call itself for each part.
+  std::string parts = "a";
+  for (int i = 0; i < 200'000; ++i) parts += ".a";
+  for (const std::string& text :
+       {"threads = 1\n" + parts + " = 1\n", "[" + parts + "]\n", "x = {" + parts + " = 1}\n"}) {
+    write_text(folder.file("my.toml"), text);
+    expect_usage_error("version" + flag, ": more than 64 dots");
+  }
   write_text(folder.file("my.toml"), "# \xc3\xbc\ndata = \"/\xc3\xbc\"\nthreads = 1\n");
   EXPECT_EQ(json::parse(run_program("env --json" + flag).out)["settings"]["data"]["value"], "/\xc3\xbc");
   for (const char* other : {"\n\xc3\xbc = 1\n", "\nthreads = \xc3\xbc", "\ndata = \"\"\"\\\n\xc3\xbc\"\"\"\n"}) {

@@ -95,6 +95,8 @@ TEST_F(Cli, MistypedNamesAreGuessed) {
   expect_usage_error("run -- " + policy() + " extra", "\"extra\" was not expected");
   expect_usage_error("bensh x.onnx --json", "sparkpilot: no command is named \"bensh\" (did you mean bench?)");
   expect_usage_error("--fast bensh", "sparkpilot: no option is named --fast");
+  expect_usage_error("zoo --json",
+                     "sparkpilot zoo: no option is named --json; one of its commands is missing: list or build");
   expect_usage_error("help bensh", "sparkpilot: no command is named \"bensh\" (did you mean bench?)");
   expect_usage_error("help model chek", "(did you mean check?)");
   expect_usage_error("zoo list extra", "sparkpilot zoo list: \"extra\" was not expected");

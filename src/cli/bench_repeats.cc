@@ -1,5 +1,8 @@
 #include "cli/bench_repeats.h"
 
+#include <sys/prctl.h>
+
+#include <csignal>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -48,6 +51,7 @@ std::vector<Repeat> measure_repeats(size_t variant, const Measured& model, size_
 }
 
 int answer_repeat(const std::vector<BenchVariant>& variants, int64_t variant) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody reads the answer then
   if (variant < 0 || variant >= std::ssize(variants)) {
     fail("--as-repeat: expected 0 to {}, got {}", variants.size() - 1, variant);
   }

@@ -1,6 +1,8 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 
 namespace sparkpilot::cli {
 namespace {
@@ -61,6 +63,8 @@ const Option& Option::one_value_each() const {
 
 const Option& Option::between(double least, double greatest) const {
   option_->check(CLI::Range(least, greatest));
+  option_->check(
+      [](const std::string& text) { return std::isnan(std::strtod(text.c_str(), nullptr)) ? "not a number" : ""; }, "");
   return *this;
 }
 

@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kLargest = 1 << 20;
+constexpr int kMostDots = 64;  // of a line, outside of quotes: the parser calls itself for each part of a key
 
 std::optional<std::string> text_of(const toml::node& node) {
   if (auto text = node.value_exact<std::string>()) return text;
@@ -56,11 +57,16 @@ bool begins_quotes(std::string_view text, size_t at) {
 
 // TOML has other characters than ASCII in comments and in quotes only, and the parser's behaviour is undefined for some
 // of them elsewhere, behind a line that ends in a backslash too. Fails (user) on those, and on them in texts of several
-// lines, which no setting takes.
-void expect_ascii_names(std::string_view text, const std::string& file) {
+// lines, which no setting takes; and on long dotted keys.
+void expect_names(std::string_view text, const std::string& file) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  int dots = 0;
   for (size_t i = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0, end = 0; i < text.size(); i = end) {
     end = i + 1;
+    dots = text[i] == '\n' ? 0 : dots + (text[i] == '.' ? 1 : 0);
+    if (dots > kMostDots) {
+      fail("{} line {}: more than {} dots", file, 1 + std::ranges::count(text.substr(0, i), '\n'), kMostDots);
+    }
     if (text[i] == '#') end = std::min(text.find('\n', i), text.size());
     else if (begins_quotes(text, i)) end = end_of_quotes(text, i);
     const std::string_view part = text.substr(i, end - i);
@@ -96,7 +102,7 @@ ConfigFile parse_config(const std::string& text, const fs::path& path) {
   ConfigFile file{.path = path, .state = "read"};
   std::vector<std::string> names;
   for (const Setting& setting : all_settings()) names.emplace_back(setting.name);
-  expect_ascii_names(text, path.string());
+  expect_names(text, path.string());
   toml::table table;
   try {
     table = toml::parse(text);

@@ -1,12 +1,16 @@
 // The program: its commands, and how it ends.
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <new>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -170,7 +174,11 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
     const auto option = of_commands ? unknown.begin()
                                     : std::find_if(unknown.begin(), unknown.end(),
                                                    [](const std::string& word) { return word.starts_with('-'); });
-    message = unknown_word(command, option == unknown.end() ? unknown[0] : *option);
+    const std::string& word = option == unknown.end() ? unknown[0] : *option;
+    const bool options_alone = std::ranges::all_of(unknown, [](const std::string& w) { return w.starts_with('-'); });
+    const std::string absent = of_commands && options_alone ? "; " + missing(command, message) : std::string();
+    message = unknown_word(command, word);
+    if (!message.ends_with("?)")) message += absent;
   }
   return complain(program, one_line(message) + (message.ends_with("?)") ? "" : " (--help says more)"), kBadInput);
 }
@@ -222,6 +230,10 @@ int run(int argc, char** argv) {
     return complain(program, "out of memory", kBadInput);
   } catch (const std::filesystem::filesystem_error& error) {  // such as a current folder that was removed
     return complain(program, one_line(error.what()), kBadInput);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again && error.code() != std::errc::not_enough_memory)
+      return complain(program, error.what(), kInternal);
+    return complain(program, "out of memory or threads", kBadInput);
   } catch (const std::exception& error) {
     return complain(program, error.what(), kInternal);
   }
@@ -230,7 +242,19 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace sparkpilot::cli
 
+namespace {
+
+// What is opened later must not take the numbers of streams that the caller closed: notes would be written into it.
+void open_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", O_RDWR);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  open_standard_streams();
   try {
     if (argc == 3 && std::string_view(argv[1]) == sparkpilot::sim::kAlgorithmWorker)
       return sparkpilot::sim::run_algorithm_worker(argv[2]);

@@ -61,10 +61,46 @@ std::string three_digits(double value) {
                          : fmt::format("{:.2f}", value);
 }
 
+// How many characters of the control sequence at `at` painted() writes; 0: none.
+size_t paint_at(std::string_view text, size_t at) {
+  for (const std::string_view paint : {"\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m"}) {
+    if (text.substr(at).starts_with(paint)) return paint.size();
+  }
+  return 0;
+}
+
+bool is_control(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f; }
+
+// Names and texts of files may hold what commands a terminal: such characters are written as "\x1b".
+std::string without_controls(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool in_two_bytes = text[i] == '\xc2' && i + 1 < text.size() &&
+                              static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+                              static_cast<unsigned char>(text[i + 1]) < 0xa0;  // U+0080 to U+009F in UTF-8
+    if (const size_t paint = text[i] == '\x1b' ? paint_at(text, i) : 0; paint > 0) {
+      out += text.substr(i, paint);
+      i += paint - 1;
+    } else if (in_two_bytes || is_control(text[i])) {
+      i += in_two_bytes ? 1 : 0;
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+void write(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) refuse_output(errno);
+}
+
 }  // namespace
 
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) refuse_output(errno);
+  const bool plain = std::ranges::none_of(text, [](char c) { return is_control(c) || c == '\xc2'; });
+  if (plain) write(text);
+  else write(without_controls(text));
 }
 
 void print_json(const nlohmann::ordered_json& document) { print(json_text(document, 2) + "\n"); }

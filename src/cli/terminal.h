@@ -9,7 +9,8 @@
 
 namespace sparkpilot::cli {
 
-// Prints a report's text unchanged. Fails (user) if it cannot be written.
+// Prints a report's text; control characters other than painted()'s, which names in files may hold, as "\x1b". Fails
+// (user) if it cannot be written.
 void print(std::string_view text);
 // Prints one JSON document, indented, followed by a newline. Invalid UTF-8 is replaced.
 void print_json(const nlohmann::ordered_json& document);

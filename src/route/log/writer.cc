@@ -3,9 +3,11 @@
 #include <bzlib.h>
 #include <capnp/serialize.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -55,7 +57,7 @@ class PlainSink : public Sink {
 class ZstdSink : public Sink {
  public:
   explicit ZstdSink(AtomicFile& file) : Sink(file), stream_(ZSTD_createCCtx()) {
-    if (!stream_) fail_internal("zstd: cannot make a compressor");
+    if (!stream_) throw std::bad_alloc();
     ZSTD_CCtx_setParameter(stream_.get(), ZSTD_c_checksumFlag, 1);
   }
   void write(const char* data, size_t bytes) override { push(data, bytes, ZSTD_e_continue); }
@@ -72,6 +74,7 @@ class ZstdSink : public Sink {
     do {
       ZSTD_outBuffer out{chunk_.data(), chunk_.size(), 0};
       left = ZSTD_compressStream2(stream_.get(), &out, &in, directive);
+      if (ZSTD_isError(left) && ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation) throw std::bad_alloc();
       if (ZSTD_isError(left)) fail_internal("zstd: {}", ZSTD_getErrorName(left));
       if (out.pos > 0) file_.write(chunk_.data(), out.pos);
     } while (directive == ZSTD_e_end ? left != 0 : in.pos < in.size);
