@@ -81,7 +81,7 @@ TEST_F(DriveTest, APlanThatIsNotFiniteIsTold) {
   int messages = 0;
   LogReader log(out(0) / "rlog.zst");
   while (log.next()) {
-    const std::string_view kind = event_kind(log.event());
+    const std::string kind = event_kind(log.event());
     if (kind != "modelV2" && kind != "cameraOdometry") continue;
     EXPECT_FALSE(log.event().getValid()) << kind;
     ++messages;
