@@ -255,7 +255,7 @@ TEST_F(DriveCli, SeveralProcessesMakeOneRun) {
   const ProgramResult missing = run_program(at_home, std::string(kThree) + R"( sh -c 'd=)" + out("home").string() +
                                                          R"(; [ "$OMPI_COMM_WORLD_RANK" = 1 ] && d=)" +
                                                          out("apart").string() + R"(; exec "$@" --out $d' sh)");
-  ASSERT_EQ(missing.code, 0) << missing.err;
+  ASSERT_EQ(missing.code, 4) << missing.err;
   const auto summary = nlohmann::json::parse(missing.out);
   EXPECT_EQ(summary["complete"], false);
   ASSERT_EQ(summary["segments"].size(), 2u);

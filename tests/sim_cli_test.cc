@@ -147,9 +147,9 @@ TEST_F(SimCli, ProcessesThatWouldRoundOtherwiseAreRefused) {
 
 TEST_F(SimCli, ProcessesThatWouldMakeAnotherRunAreRefused) {
   if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
-  for (const auto& [first, second, word] :
-       {std::tuple("--seed 1", "--seed 2", "seed 1, not 2"),
-        std::tuple("--variants 2", "--variants 3", "variants 2, not 3"), std::tuple("", "--set kp=0.1", "kp ")}) {
+  for (const auto& [first, second, word] : {std::tuple("--seed 1", "--seed 2", "seed 1, not 2"),
+                                            std::tuple("--variants 2", "--variants 3", "variants 2, not 3"),
+                                            std::tuple("", "--set kp=0.1", ", not kp 0.1")}) {
     const std::string before =
         std::string(
             "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2 ") +

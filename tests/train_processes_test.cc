@@ -76,17 +76,15 @@ TEST_F(TrainProcesses, AllTrainTheSame) {
   ASSERT_EQ(run_program("zoo build --quiet tiny_driving_policy --seed 5 --out '" + other + "'").code, 0);
   const std::string models = shared->file("models"),
                     vision = " --vision " + models + "/tiny_driving_vision.onnx --policy ";
-  const std::string same = vision + models + "/tiny_driving_policy.onnx";
+  const std::string same = vision + models + "/tiny_driving_policy.onnx ";
   const std::string rest = "train --data '" + shared->file("answers") + "' --network policy --kind lora --threads 1 ";
-  // The options of the first process, and those of the second.
-  for (const auto& [first, second, word] :
-       {std::tuple<std::string, std::string, std::string>{same + " --batch 2 --rank 2 --updates 2 --rate 1e-3",
-                                                          same + " --batch 2 --rank 2 --updates 2 --rate 0.5",
-                                                          "option"},
-        {same + " --batch 2 --rank 2 --updates 2", same + " --batch 2 --rank 3 --updates 2", "option"},
-        {same + " --batch 2 --rank 2 --updates 2", same + " --batch 1 --rank 2 --updates 2", "option"},
-        {same + " --batch 2 --rank 2 --updates 2",
-         vision + other + "/tiny_driving_policy.onnx --batch 2 --rank 2 --updates 2", "model or adapter"}}) {
+  const std::string usual = "--batch 2 --rank 2 --updates 2 ", first = same + usual;
+  for (const auto& [second, word] : {std::pair<std::string, std::string>{first + "--rate 0.5", "option"},
+                                     {same + "--batch 2 --rank 3 --updates 2", "option"},
+                                     {same + "--batch 1 --rank 2 --updates 2", "option"},
+                                     {first + "--dry-run", "option"},
+                                     {first + "--teacher " + other + "/tiny_driving_policy.onnx", "teacher"},
+                                     {vision + other + "/tiny_driving_policy.onnx " + usual, "model or adapter"}}) {
     const std::string before = launcher(2) + R"( sh -c 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then set -- "$@" )" +
                                first + R"(; else set -- "$@" )" + second + R"(; fi; exec "$@"' sh)";
     const ProgramResult result = run_program(rest + out("differ"), before);

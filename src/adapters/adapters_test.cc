@@ -138,6 +138,10 @@ TEST_P(Kinds, ComeOutAgain) {
   Graph graph = base;
   merge_adapters(graph, {{&adapter}});
   EXPECT_NE(error_of([&] { merge_adapters(graph, {{&adapter}}); }).find("made for another model"), std::string::npos);
+  Adapter nameless = adapter;  // as PEFT writes them
+  nameless.base_fingerprint.clear();
+  EXPECT_NE(error_of([&] { merge_adapters(graph, {{&nameless}}); }).find("was merged into the model already"),
+            std::string::npos);
   Adapter other = adapter;
   other.layers[1].alpha = 7;
   EXPECT_NE(error_of([&] { unmerge_adapter(graph, other); }).find("another adapter"), std::string::npos);
@@ -206,7 +210,8 @@ TEST(ModelNames, MayHaveAnAtInTheirFolders) {
   const TempFolder folder;
   const std::filesystem::path home = folder / "me@home", model = home / "a.onnx";
   write_text(model, "x");
-  for (const char* adapter : {"b@c", "d"}) std::filesystem::create_directory(home / adapter);
+  for (const char* adapter : {"b", "b@c", "d"}) std::filesystem::create_directory(home / adapter);
+  std::filesystem::create_directory(folder / "me");
   const ModelName name =
       parse_model_name(model.string() + "@" + (home / "b@c").string() + ":0.5@" + (home / "d").string());
   EXPECT_EQ(name.file, model);

@@ -27,13 +27,15 @@ ModelName::Part parse_adapter_name(std::string_view text) {
 
 namespace {
 
-// Where a name ends: at the first '@' (or the end) with something of that name before it; without any, at the first.
+// Where a name ends: at its end or at the last '@' with something of that name before it; without any, at the first
+// '@'.
 template <typename Exists>
 size_t end_of_name(std::string_view text, const Exists& exists) {
-  for (size_t at = text.find('@'); at != std::string_view::npos; at = text.find('@', at + 1)) {
+  if (exists(text)) return std::string_view::npos;
+  for (size_t at = text.rfind('@'); at != std::string_view::npos && at > 0; at = text.rfind('@', at - 1)) {
     if (exists(text.substr(0, at))) return at;
   }
-  return exists(text) ? std::string_view::npos : text.find('@');
+  return text.find('@');
 }
 
 }  // namespace

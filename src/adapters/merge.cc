@@ -85,6 +85,16 @@ Json record_of(const std::string& text) {
   return *record;
 }
 
+bool was_merged(const Json& record, const std::string& hash) {
+  for (const Json* at = &record; at->is_object(); at = &(*at)["before"]) {
+    for (const Json& one : at->value("adapters", Json::array())) {
+      if (one.is_object() && one.value("hash", Json()) == Json(hash)) return true;
+    }
+    if (!at->contains("before")) break;
+  }
+  return false;
+}
+
 std::vector<float> norms_of(const Json& record, const Layer& layer) {
   const Json norms = record.value("norms", Json::object());
   const auto at = norms.find(layer.path);
@@ -120,6 +130,11 @@ void merge_adapters(Graph& base, const std::vector<ScaledAdapter>& adapters) {
   Json record = {{"base_fingerprint", base_fingerprint(base)}, {"adapters", Json::array()}};
   if (const auto found = base.metadata.find(std::string(kMerged)); found != base.metadata.end()) {
     record["before"] = record_of(found->second);
+    // One with a fingerprint is for this base alone.
+    for (const auto& [adapter, by] : adapters) {
+      if (adapter->base_fingerprint.empty() && was_merged(record["before"], hash_of(*adapter)))
+        fail("the adapter was merged into the model already");
+    }
   }
   struct Sum {
     Layer layer;

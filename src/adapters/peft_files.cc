@@ -94,8 +94,9 @@ Config parse_config(const std::string& bytes) {
   }
   // Others than these change the base's weights before they are trained (pissa, olora, loftq ...).
   constexpr std::string_view kOnAnyBase[] = {"", "gaussian", "orthogonal", "eva"};
-  if (const std::string init = text(json, "init_lora_weights");
-      std::ranges::find(kOnAnyBase, init) == std::ranges::end(kOnAnyBase)) {
+  std::string init = text(json, "init_lora_weights");
+  for (char& c : init) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (std::ranges::find(kOnAnyBase, init) == std::ranges::end(kOnAnyBase)) {
     fail(
         "init_lora_weights is \"{}\", which changes the base's weights in PEFT; save_pretrained() with "
         "path_initial_model_for_weight_conversion makes an adapter of the base as it was",

@@ -186,7 +186,7 @@ TEST_F(Broken, ConfigsAreRefusedByName) {
                   .find("changes the base's weights in PEFT"),
               std::string::npos);
   }
-  for (const char* init : {"false", "\"gaussian\"", "\"orthogonal\"", "null"})
+  for (const char* init : {"false", "\"Gaussian\"", "\"orthogonal\"", "null"})
     EXPECT_EQ(refusal("\"init_lora_weights\": true", fmt::format("\"init_lora_weights\": {}", init)), "accepted");
   EXPECT_NE(refusal("{", "{,").find("no JSON"), std::string::npos);
   EXPECT_NE(refusal("{", std::string(200, '[')).find("nested deeper than 64"), std::string::npos);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+
+#include "base/text.h"
 
 namespace sparkpilot {
 
@@ -43,10 +46,9 @@ std::string one_line(std::string_view text) {
       i = text.size() - kKeptTail;
     }
     const size_t length = character_length(text, i);
-    const auto first = static_cast<uint8_t>(text[i]);
-    if (length == 0 || first < 0x20 || first == 0x7f) {
-      out += fmt::format("\\x{:02x}", first);
-      ++i;
+    if (const size_t control = std::max<size_t>(control_at(text, i), length == 0 ? 1 : 0); control > 0) {
+      out += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[i + control - 1]));
+      i += control;
     } else {
       out += text.substr(i, length);
       i += length;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace sparkpilot {
 namespace {
@@ -85,7 +86,18 @@ class JsonBuilder {
 
 template <class Any>
 std::string text_of(const Any& json, int indent) {
-  return json.dump(indent, ' ', false, Any::error_handler_t::replace);
+  const std::string text = json.dump(indent, ' ', false, Any::error_handler_t::replace);
+  // JSON allows DEL and U+0080 to U+009F in texts as they are; a terminal would obey them.
+  std::string out;
+  size_t kept = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t size = text[i] == '\n' ? 0 : control_at(text, i);
+    if (size == 0) continue;
+    out += text.substr(kept, i - kept) + fmt::format("\\u{:04x}", static_cast<unsigned char>(text[i + size - 1]));
+    i += size - 1;
+    kept = i + 1;
+  }
+  return kept == 0 ? text : out + text.substr(kept);
 }
 
 }  // namespace

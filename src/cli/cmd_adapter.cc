@@ -187,8 +187,7 @@ int merge(const Program& program, const AdapterFlags& flags) {
   int merges = 0;
   with_file(flags.model, [&] { merges = merge_named(merged, model.adapters); });
   if (merges < std::ssize(model.adapters) && !program.quiet) {
-    note(fmt::format("{} adapters are added up, though each was trained alone: check what the model does",
-                     std::ssize(model.adapters) - merges + 1));
+    note("adapters of one base are added up, though each was trained alone: check what the model does");
   }
   std::vector<MergedOutput> outputs;
   const bool alone = model.adapters.size() == 1 && model.adapters[0].by == 1;

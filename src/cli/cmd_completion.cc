@@ -15,7 +15,7 @@ void add_completion(Program& program, Command app) {
                                       "  sparkpilot completion fish >~/.config/fish/completions/sparkpilot.fish\n"
                                       "An installed package has them in their places.",
                                       [app, shell] {
-                                        print(completion(app.help(), *shell));
+                                        print_data(completion(app.help(), *shell));
                                         return kDone;
                                       });
   add_choice(command, "shell", *shell, kShells, "bash, zsh or fish", "SHELL").required();

@@ -230,11 +230,16 @@ class DriveRun {
 
   // A process with another model or setting, as by a configuration file of its machine, would make another run's
   // segments. All must call it.
-  void expect_same_run() { comm_.expect_alike("model, route or setting", drive::run_text(route_, options_)); }
+  void expect_same_run() {
+    if (comm_.size() == 1) return;
+    std::string text;
+    comm_.together([&] { text = drive::run_text(route_, options_); });
+    comm_.expect_alike("model, route or setting", text);
+  }
 
   bool stopped() const { return report_.result.stopped; }
 
-  // Reports the segments of all processes; returns whether the outputs match the reference.
+  // Reports the segments of all processes; returns whether all are there and the outputs match the reference.
   bool report(bool stopped) {
     const bool model = !options_.models.vision.empty() || !options_.models.supercombo.empty();
     report_.result.segments = drive::collect_segments(route_, options_.out, report_.result.run);
@@ -271,7 +276,7 @@ class DriveRun {
       print("\n");
       print_comparison(*page_);
     }
-    return !report_.reference || report_.reference->same;
+    return !missing_ && (!report_.reference || report_.reference->same);
   }
 
  private:
@@ -291,6 +296,7 @@ class DriveRun {
       missing.left_out = true;
       missing.notes = {fmt::format("its process left no result in {}", options_.out.string())};
       say(fmt::format("{}: {}", missing.name, missing.notes[0]));
+      missing_ = true;
     }
     std::ranges::sort(segments, {}, &drive::SegmentResult::number);
   }
@@ -316,6 +322,7 @@ class DriveRun {
   DriveOptions options_;
   std::optional<FolderLock> out_;  // held by the first process for all of them
   DriveLimits limits_;
+  bool missing_ = false;  // a segment that a process drove is not in the folder
   std::optional<compare::Drive> reference_;
   std::vector<compare::Drive> drives_;           // the reference and this run
   std::optional<compare::ComparisonPage> page_;  // of these

@@ -95,7 +95,8 @@ std::string markdown() {
 
 int env(const Program& program, const EnvFlags& flags) {
   if (flags.markdown) print(markdown());
-  else if (flags.export_lines) print(shell_lines(tools(program), flags.shell == "fish" ? Shell::fish : Shell::bash));
+  else if (flags.export_lines)
+    print_data(shell_lines(tools(program), flags.shell == "fish" ? Shell::fish : Shell::bash));
   else if (program.json) print_json(settings_json(program));
   else print_table(program);
   return kDone;

@@ -27,7 +27,7 @@ int man(const CommandHelp& program, const ManFlags& flags) {
     const auto found =
         std::find_if(pages.begin(), pages.end(), [&](const auto& page) { return page.first == page_name(command); });
     if (found == pages.end()) fail("no command is named \"{}\"", command);
-    print(found->second);
+    print_data(found->second);
     return kDone;
   }
   make_folders(flags.out);

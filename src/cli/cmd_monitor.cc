@@ -150,13 +150,13 @@ int record(const Program& program, const MonitorFlags& flags, Source& source, do
     if (server) server->publish(monitor::metrics_page(sample));
     if (file) file->append(columns.row(sample, time));
     if (program.json) {
-      print(json_text(to_json(sample, time)) + "\n");
+      print_data(json_text(to_json(sample, time)) + "\n");
       flush_output();
     }
     bar->at(sample.seconds / duration);
   } while (static_cast<double>(at - start) * 1e-9 + interval / 2 < duration);
   bar.reset();
-  if (program.json) print(json_text(nlohmann::ordered_json{{"summary", to_json(summary)}}) + "\n");
+  if (program.json) print_data(json_text(nlohmann::ordered_json{{"summary", to_json(summary)}}) + "\n");
   else if (file || !flags.duration.empty()) print_summary(summary);
   return kDone;
 }

@@ -93,7 +93,7 @@ class Dump {
   void read(const std::string& log, const std::function<void(double)>& progress) {
     try {
       drive::LogReader reader(log);
-      if (!std::exchange(opened_, true)) print(printer_.heading());
+      if (!std::exchange(opened_, true)) print_data(printer_.heading());
       read(reader, progress);
       if (!reader.damage().empty()) say(fmt::format("{}: {}", log, reader.damage()));
     } catch (const Error& error) {
@@ -132,10 +132,10 @@ class Dump {
       ++(printer_.print(reader.event(), text) ? lines_ : damaged_);
       constexpr size_t kPiece = 1 << 16;
       if (text.size() < kPiece) continue;
-      print(text);
+      print_data(text);
       text.clear();
     }
-    print(text);
+    print_data(text);
   }
 
   const Program& program_;

@@ -66,10 +66,19 @@ std::string target_text(const train::StudentOptions& student) {
   bool matched = false;
   for (const train::StudentNetwork& each : student.networks) {
     if (each.teacher.empty()) continue;
-    text += fmt::format(", layers of {} ({:016x})", each.teacher.string(), model_hash(each.teacher));
+    text += ", layers of " + each.teacher.string();
     matched = true;
   }
   if (matched && student.matched != ".*") text += " that match " + student.matched;
+  return text;
+}
+
+// The teachers' files, by what is in them.
+std::string teachers_text(const train::StudentOptions& student) {
+  std::string text;
+  for (const train::StudentNetwork& each : student.networks) {
+    if (!each.teacher.empty()) text += fmt::format("{}{:016x}", text.empty() ? "" : ", ", model_hash(each.teacher));
+  }
   return text;
 }
 
@@ -192,6 +201,7 @@ class TrainRun {
   std::optional<train::Dataset> all_, validation_, unchanged_;  // unchanged_: as all_, without augmentation
   std::optional<train::FirstSamples> samples_;
   train::StudentOptions student_options_;
+  std::string teachers_;
   train::ProgramOptions program_options_;
   std::optional<train::Student> student_;
   std::optional<train::TrainingProgram> steps_;
@@ -262,6 +272,7 @@ void TrainRun::prepare() {
       options.units[network.role] = train::output_units(*samples_, field, output_slices(load_model(network.file)));
     }
   }
+  teachers_ = teachers_text(options);
   options.least_scale = flags_.least_scale;
   options.fresh = flags_.fresh;
   if (flags_.fresh) options.first = train::spread_batch(*samples_, options.batch);
@@ -521,6 +532,7 @@ train::TrainerOptions TrainRun::trainer_options() const {
   trainer.dataset = all_->fingerprint();
   if (validation_) trainer.validation = validation_->fingerprint();
   trainer.target = target_text(student_options_);
+  trainer.teachers = teachers_;
   if (student_) trainer.model = student_->trained();
   trainer.samples = samples_text(flags_);
   trainer.resume = resume_;
@@ -548,18 +560,23 @@ bool TrainRun::find_over(const std::optional<train::Checkpoint>& checkpoint) con
   const train::TrainerOptions trainer = trainer_options();
   const int64_t an_update = flags_.batch * flags_.accumulate * comm_.size();
   train::RunProgress progress = checkpoint->progress;
-  const train::RunIdentity now{
-      .base = trainer.base, .dataset = trainer.dataset, .validation = trainer.validation, .target = trainer.target};
+  const train::RunIdentity now{.base = trainer.base,
+                               .dataset = trainer.dataset,
+                               .validation = trainer.validation,
+                               .target = trainer.target,
+                               .teachers = trainer.teachers};
   if (!train::same_losses(now, checkpoint->identity)) progress.forget_evaluations();
   return train::is_over(progress, trainer, train::limit_of(trainer, samples_->size(), an_update));
 }
 
 void TrainRun::expect_same_run() const {
   if (comm_.size() == 1) return;
-  comm_.expect_alike("option", train_flags_text(flags_));
+  comm_.expect_alike("option", train_flags_text(flags_));  // those that --resume and --from read as well
   comm_.expect_alike("data set", all_->fingerprint());
+  comm_.expect_alike("teacher", teachers_);
   comm_.expect_alike("checkpoint", over_ ? "of a run that is over" : "");
   if (over_) return;
+  comm_.expect_alike("kind of device", steps_->device() == "cpu" ? "cpu" : "gpu");
   Fnv hash;
   for (const train::Parameter& each : steps_->parameters()) {
     const Tensor& first = steps_->state(each.name);

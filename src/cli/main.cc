@@ -245,9 +245,10 @@ int run(int argc, char** argv) {
 namespace {
 
 // What is opened later must not take the numbers of streams that the caller closed: notes would be written into it.
+// What takes them can be neither read nor written, so a report that nobody gets is an error as before.
 void open_standard_streams() {
   for (int fd = 0; fd <= 2; ++fd) {
-    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", O_RDWR);
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
   }
 }
 

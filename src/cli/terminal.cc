@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/fit.h"
 
 namespace sparkpilot::cli {
@@ -61,49 +62,43 @@ std::string three_digits(double value) {
                          : fmt::format("{:.2f}", value);
 }
 
+constexpr std::string_view kPlainAgain = "\x1b[0m", kPaints[] = {"\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m"};
+
 // How many characters of the control sequence at `at` painted() writes; 0: none.
 size_t paint_at(std::string_view text, size_t at) {
-  for (const std::string_view paint : {"\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m"}) {
+  if (!colours_on()) return 0;
+  if (text.substr(at).starts_with(kPlainAgain)) return kPlainAgain.size();
+  for (const std::string_view paint : kPaints) {
     if (text.substr(at).starts_with(paint)) return paint.size();
   }
   return 0;
 }
 
-bool is_control(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f; }
-
-// Names and texts of files may hold what commands a terminal: such characters are written as "\x1b".
+// Names and texts of files may hold what commands a terminal: such characters are written as "\\x1b".
 std::string without_controls(std::string_view text) {
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool in_two_bytes = text[i] == '\xc2' && i + 1 < text.size() &&
-                              static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
-                              static_cast<unsigned char>(text[i + 1]) < 0xa0;  // U+0080 to U+009F in UTF-8
-    if (const size_t paint = text[i] == '\x1b' ? paint_at(text, i) : 0; paint > 0) {
-      out += text.substr(i, paint);
-      i += paint - 1;
-    } else if (in_two_bytes || is_control(text[i])) {
-      i += in_two_bytes ? 1 : 0;
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
+  for (size_t i = 0; i < text.size();) {
+    const size_t paint = paint_at(text, i), control = text[i] == '\n' || text[i] == '\t' ? 0 : control_at(text, i);
+    if (paint == 0 && control > 0) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i + control - 1]));
+      i += control;
     } else {
-      out += text[i];
+      out += text.substr(i, std::max<size_t>(paint, 1));
+      i += std::max<size_t>(paint, 1);
     }
   }
   return out;
 }
 
-void write(std::string_view text) {
+}  // namespace
+
+void print(std::string_view text) { print_data(without_controls(text)); }
+
+void print_data(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) refuse_output(errno);
 }
 
-}  // namespace
-
-void print(std::string_view text) {
-  const bool plain = std::ranges::none_of(text, [](char c) { return is_control(c) || c == '\xc2'; });
-  if (plain) write(text);
-  else write(without_controls(text));
-}
-
-void print_json(const nlohmann::ordered_json& document) { print(json_text(document, 2) + "\n"); }
+void print_json(const nlohmann::ordered_json& document) { print_data(json_text(document, 2) + "\n"); }
 
 void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) refuse_output(errno);
@@ -111,8 +106,8 @@ void flush_output() {
 
 void note(std::string_view text) {
   if (progress_drawn()) std::fputs("\r\x1b[K", stderr);
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  std::fputc('\n', stderr);
+  const std::string line = without_controls(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 void set_colours(std::string_view when) {
@@ -125,8 +120,7 @@ int stdout_columns() { return isatty(STDOUT_FILENO) ? columns_of(STDOUT_FILENO) 
 
 std::string painted(std::string_view text, Paint paint) {
   if (!colours_on()) return std::string(text);
-  const char* code = paint == Paint::bold ? "1" : paint == Paint::good ? "32" : paint == Paint::bad ? "31" : "2";
-  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+  return fmt::format("{}{}{}", kPaints[static_cast<size_t>(paint)], text, kPlainAgain);
 }
 
 Progress::Progress(bool wanted, std::string what) : shown_(wanted && isatty(STDERR_FILENO)), what_(std::move(what)) {}

@@ -12,12 +12,14 @@ namespace sparkpilot::cli {
 // Prints a report's text; control characters other than painted()'s, which names in files may hold, as "\x1b". Fails
 // (user) if it cannot be written.
 void print(std::string_view text);
+// Prints what programs read, unchanged. Fails as print() does.
+void print_data(std::string_view text);
 // Prints one JSON document, indented, followed by a newline. Invalid UTF-8 is replaced.
 void print_json(const nlohmann::ordered_json& document);
 // Ends the program's output; fails (user) if it could not be written (a full disk).
 void flush_output();
 
-// Prints a line on stderr.
+// Prints a line on stderr, with control characters as print() has them.
 void note(std::string_view text);
 
 // Columns of the terminal at stdout; 0 if stdout is not a terminal.

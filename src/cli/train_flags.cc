@@ -175,6 +175,8 @@ std::string train_flags_text(TrainFlags flags) {
   flags.init.clear();
   Json json;
   each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
+  json["dry_run"] = flags.dry_run;
+  json["resume"] = !flags.resume.empty();
   return json_text(json);
 }
 

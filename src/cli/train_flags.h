@@ -100,7 +100,7 @@ void write_train_command(TrainFlags flags, const TrainPlace& place);
 TrainPlace read_train_command(const std::filesystem::path& path, const std::vector<std::string>& given,
                               TrainFlags& flags);
 
-// The same as a text, without the paths, which may differ from machine to machine.
+// The flags that all processes of a run need alike, as a text: without paths, which may differ from machine to machine.
 std::string train_flags_text(TrainFlags flags);
 
 // Takes the model's files as they are in the settings or on the command line; all paths become absolute.

@@ -70,7 +70,7 @@ std::vector<ToolVariable> tool_environment(std::string_view device, const Device
     const std::string named = visible ? part(*visible, *gpu) : "";
     out.push_back({"CUDA_VISIBLE_DEVICES", named.empty() ? std::to_string(*gpu) : named});
     if (order) out.push_back({"CUDA_DEVICE_ORDER", *order});
-  } else if (!facts.gpus.empty()) {
+  } else if (!facts.gpus.empty() || facts.older_gpu) {
     out.push_back({"CUDA_VISIBLE_DEVICES", "-1"});
   }
   // The only GPU that stays visible becomes the first. SPARKPILOT_DEVICE takes precedence over CUDA, which is for the

@@ -58,6 +58,7 @@ TEST(ToolEnvironment, FactsOfTheDriver) {
   EXPECT_TRUE(device_facts(cuda).gpus.empty());
   EXPECT_EQ(device_missing("cuda", device_facts(cuda)),
             "no usable NVIDIA GPU (compute capability 7.5; 8.0 or newer is needed)");
+  EXPECT_EQ(made("cpu", device_facts(cuda)).at("CUDA_VISIBLE_DEVICES"), "-1");
 }
 
 TEST(ToolEnvironment, Choices) {

@@ -70,7 +70,7 @@ void xid(const Patient& patient, Says& says) {
     const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& k) { return k.number == number; });
     if (known != kKnown.end()) ++counts[static_cast<size_t>(known - kKnown.begin())];
     else if (std::ranges::find(kOfPrograms, number) != kOfPrograms.end()) ++programs;
-    else ++others[number];
+    else if (number > 0) ++others[number];
   }
   for (size_t i = 0; i < kKnown.size(); ++i) {
     if (counts[i] > 0)

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace sparkpilot::doctor {
 namespace {
@@ -44,8 +45,9 @@ std::vector<std::string> library_folders(Source& source, const std::string& arch
     const std::string folder = root + architecture + "-linux-gnu";
     add(folders, folder);
     // NVIDIA's packages of cuSPARSELt put a folder for each CUDA there, and links beside it.
-    for (const std::string& cuda : source.list(folder + "/libcusparseLt"))
-      add(folders, folder + "/libcusparseLt/" + cuda);
+    std::vector<std::string> cudas = source.list(folder + "/libcusparseLt");
+    std::ranges::sort(cudas, std::greater());
+    for (const std::string& cuda : cudas) add(folders, folder + "/libcusparseLt/" + cuda);
   }
   for (const char* folder : {"/lib64", "/usr/lib64", "/usr/lib", "/lib", "/usr/local/cuda/lib64", "/usr/local/lib"}) {
     add(folders, folder);

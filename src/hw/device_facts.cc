@@ -29,6 +29,7 @@ DeviceFacts device_facts(const GpuDriverAnswers& cuda) {
     const auto number = [&](const char* question) { return integer(gpu, question).value_or(0); };
     if (*major < kLeastMajor) {
       old = fmt::format("compute capability {}.{}; 8.0 or newer is needed", *major, number("capability_minor"));
+      facts.older_gpu = true;
       continue;
     }
     const std::array<int64_t, 2> speed{number("memory_clock_khz") * number("memory_bus_bits"),

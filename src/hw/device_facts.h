@@ -1,4 +1,4 @@
-// Which GPUs programs can compute on, from what libcuda answers.
+// Which GPUs sparkpilot can compute on, from what libcuda answers.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@ namespace sparkpilot {
 
 // Facts about the machine that the choice of a device depends on.
 struct DeviceFacts {
-  std::vector<int> gpus = {};  // CUDA's indices of NVIDIA GPUs that programs can compute on
-  int best_gpu = 0;           // the fastest of them that sparkpilot has kernels for (compute capability 8.0), if any is
-  bool comma_device = false;  // openpilot's tools compute with QCOM there
-  std::string problem = {};   // why libcuda shows no GPU; empty if it does or is absent
-  bool broken = false;        // libcuda is there, and its answer is not that there is no GPU
+  std::vector<int> gpus = {};  // CUDA's indices of the NVIDIA GPUs that sparkpilot has kernels for (8.0 and newer)
+  int best_gpu = 0;            // the fastest of them
+  bool older_gpu = false;      // there is one that only other programs can compute on
+  bool comma_device = false;   // openpilot's tools compute with QCOM there
+  std::string problem = {};    // why `gpus` is empty; empty if it is not, or libcuda is absent
+  bool broken = false;         // libcuda is there, and its answer is not that there is no GPU
 };
 // From libcuda, which shows what CUDA_VISIBLE_DEVICES names; without GPUs in prohibited mode.
 DeviceFacts device_facts(const GpuDriverAnswers& cuda);

@@ -113,11 +113,12 @@ TEST(Results, ABeginningWithoutARunIsBegunAgain) {
   const TempFolder full;
   struct rlimit before {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, SIG_IGN);
+  const auto as_before = std::signal(SIGXFSZ, SIG_IGN);
   const struct rlimit none { 0, before.rlim_max };
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
   const std::string said = error_of([&] { ResultWriter(full / "run", small_run(), false); });
   ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, as_before);
   EXPECT_NE(said.find("cannot be written: File too large"), std::string::npos) << said;
   EXPECT_FALSE(std::filesystem::exists(full / "run" / kUnfinishedFile));
 }

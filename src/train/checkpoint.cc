@@ -68,6 +68,7 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
             {"dataset", i.dataset},
             {"validation", i.validation},
             {"target", i.target},
+            {"teachers", i.teachers},
             {"model", i.model},
             {"samples", i.samples},
             {"processor", i.processor},
@@ -155,6 +156,7 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
   compare("dataset", now.dataset, then.dataset);
   if (!then.validation.empty()) compare("dataset for validation", now.validation, then.validation);
   if (!then.target.empty()) compare("target", now.target, then.target);
+  if (!then.teachers.empty()) compare("teacher", now.teachers, then.teachers);
   if (!then.samples.empty()) compare("way to take samples", now.samples, then.samples);
   compare("processor", now.processor, then.processor);
   compare("program", now.program, then.program);
@@ -164,7 +166,7 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
 bool same_losses(const RunIdentity& now, const RunIdentity& then) {
   return now.dataset == then.dataset && now.base == then.base &&
          (then.validation.empty() || now.validation == then.validation) &&
-         (then.target.empty() || now.target == then.target);
+         (then.target.empty() || now.target == then.target) && (then.teachers.empty() || now.teachers == then.teachers);
 }
 
 fs::path save_checkpoint(const fs::path& folder, const Checkpoint& checkpoint, const TrainingProgram& program) {
@@ -226,6 +228,7 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
     if (identity.contains("dora_norm")) identity.at("dora_norm").get_to(out.identity.norms);
     if (identity.contains("validation")) identity.at("validation").get_to(out.identity.validation);
     if (identity.contains("target")) identity.at("target").get_to(out.identity.target);
+    if (identity.contains("teachers")) identity.at("teachers").get_to(out.identity.teachers);
     if (identity.contains("model")) identity.at("model").get_to(out.identity.model);
     if (identity.contains("samples")) identity.at("samples").get_to(out.identity.samples);
     identity.at("optimizer").get_to(out.identity.optimizer);

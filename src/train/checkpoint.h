@@ -47,6 +47,7 @@ struct RunIdentity {
   std::string dataset;              // its fingerprint
   std::string validation = {};      // that of the evaluations' samples
   std::string target = {};          // what is learned, as a text; this and the one above are empty if not known
+  std::string teachers = {};        // whose layers are learned, by hashes of their files
   std::string model = {};           // whose weights are trained and which of them: a run goes on with no other
   std::string samples = {};         // how they are taken of the data: augmentation, the first ones alone
   std::string processor, program;   // instruction sets, or the GPU; version

@@ -415,8 +415,7 @@ int64_t Student::parameters() const {
 std::string Student::trained() const {
   std::string text;
   for (const Network& network : networks_) {
-    text += fmt::format("{}{} ({:016x}) ", text.empty() ? "" : ", ",
-                        parse_model_name(network.from.file).file.filename().string(), network.hash);
+    text += fmt::format("{}{} {:016x} ", text.empty() ? "" : ", ", network.from.role, network.hash);
     if (!network.adapter) {
       text += "whole";
       continue;

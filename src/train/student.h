@@ -115,7 +115,7 @@ class Student {
                                           bool average, bool merged) const;
 
   int64_t parameters() const;  // elements that are trained
-  // Which weights are trained: each model's file with its model_hash(), and its adapter's kind and scale.
+  // Which weights are trained: each network's role and model_hash(), and its adapter's kind and scales.
   std::string trained() const;
   // What is trained, a line for each network.
   const std::vector<std::string>& notes() const { return notes_; }

@@ -239,6 +239,7 @@ TrainingRun::TrainingRun(TrainingProgram& program, const Samples& samples, const
                .dataset = options.dataset,
                .validation = options.validation,
                .target = options.target,
+               .teachers = options.teachers,
                .model = options.model,
                .samples = options.samples,
                .processor = program_.device() == "cpu" ? cpu_features().isa() : program_.device(),

@@ -78,7 +78,8 @@ struct TrainerOptions {
   std::string dataset = {};        // the fingerprint of the data
   std::string validation = {};     // and of the validation samples
   std::string target = {};         // what is learned, for RunIdentity
-  // A run that goes on with another one of these three, or another `base`, forgets its evaluations, and so the best
+  std::string teachers = {};       // and of whom, by hashes of their files
+  // A run that goes on with another one of these four, or another `base`, forgets its evaluations, and so the best
   // one.
   std::string model = {};    // whose weights are trained, for RunIdentity: a run of another one is not gone on with
   std::string samples = {};  // how samples are taken, for RunIdentity
