@@ -193,10 +193,11 @@ TEST_F(SimTinyPhysicsScript, TheGuiltyRoutesAreNamed) {
   };
   const json whole = parsed(with("pid.py", script) + "--threads 1");
   ASSERT_EQ(whole["routes_with_costs"], 5);
-  for (const auto& [what, reason] : {std::pair("raise ValueError('too much')", "ValueError: too much (mine.py, line "),
-                                     {"os._exit(3)", "mine.py: exit code 3"},
-                                     {"time.sleep(600)", "mine.py: no answer within 3 s"},
-                                     {"return 'a text'", "mine.py: ValueError: could not convert"}}) {
+  for (const auto& [what, reason] :
+       {std::pair("raise ValueError('too much')", "ValueError: too much (mine.py, line "),
+        {"os._exit(3)", "mine.py: exit code 3"},
+        {"time.sleep(600)", "mine.py: no answer within 3 s"},
+        {"return 'a text'", "mine.py: TypeError: update returned the text 'a text', expected a number"}}) {
     std::string text = broken(what);
     text.replace(text.find("LIMIT"), 5, "(9 if (state.v_ego, state.a_ego) != (HERE) else 0)");
     // Of the third route alone: its speed and acceleration in row 120.
@@ -269,6 +270,31 @@ TEST_F(SimTinyPhysicsScript, OneControllerOfABatchIsAsOneOfEachRoute) {
     EXPECT_EQ(done["routes_failed"], 5);
     EXPECT_NE(done["routes"][0]["failed"].get<std::string>().find(reason), std::string::npos) << done["routes"][0];
   }
+}
+
+// As the official script gives them: NumPy's numbers; and a generator that begins anew, so that a run repeats.
+TEST_F(SimTinyPhysicsScript, NumPysScriptsGetItsNumbers) {
+  const std::string python = python_with_numpy(), before = "SPARKPILOT_PYTHON='" + python + "'";
+  if (python.empty()) GTEST_SKIP() << "no Python has NumPy";
+  const std::string script = R"(import random
+import numpy as np
+
+class Controller:
+  def update(self, target_lataccel, current_lataccel, state, future_plan):
+    for number in (target_lataccel, current_lataccel, *state):
+      assert type(number) is np.float64
+    return (0.3 * target_lataccel).item() + 0.01 * random.random() + 0.01 * np.random.rand()
+)";
+  const std::string command = with("numbers.py", script) + "--threads 1";
+  const json first = parsed(command, before), again = parsed(command, before);
+  EXPECT_EQ(first["routes_with_costs"], 5);
+  EXPECT_EQ(first["routes"], again["routes"]);
+  std::string plain = script;
+  plain.replace(plain.find("import numpy as np"), 18, "import math        ");
+  plain.replace(plain.find("np.float64"), 10, "float     ");
+  plain.replace(plain.find("(0.3 * target_lataccel).item()"), 30, "0.3 * target_lataccel");
+  plain.replace(plain.find(" + 0.01 * np.random.rand()"), 26, "");
+  EXPECT_EQ(parsed(with("plain.py", plain) + "--threads 1")["routes_with_costs"], 5);
 }
 
 TEST_F(SimTinyPhysicsScript, SaysWhatIsNoController) {

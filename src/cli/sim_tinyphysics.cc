@@ -299,7 +299,9 @@ int64_t batch_on_gpu(size_t routes, std::optional<int> threads) {
 
 int rollout(const Program& program, const TinyPhysicsFlags& flags) {
   expect_one_process();
+  constexpr int64_t kMostAtOnce = 4096;
   expect_at_least("--batch", flags.batch, 0);
+  if (flags.batch > kMostAtOnce) fail("--batch {}: expected at most {}", flags.batch, kMostAtOnce);
   if (flags.trajectories && flags.out.empty()) fail("--trajectories needs --out");
   check_controller(program, flags);
   if (!flags.out.empty()) expect_new_folder(flags.out);

@@ -109,9 +109,13 @@ std::vector<Term> terms_of(const std::vector<std::string>& objectives, const sim
     }
     term.column = static_cast<size_t>(found - own.info.metrics.begin());
     const std::optional<double> mean = mean_of(own, term.column);
-    if (!mean || !(*mean > 0)) {
-      fail("--objective {}: {} with the algorithm's own parameters, so there is nothing to improve", term.metric,
-           mean ? "0" : "none");
+    if (!mean) {
+      fail("--objective {}: no world has it with the algorithm's own parameters, in which costs are measured{}",
+           term.metric,
+           std::ranges::none_of(own.rows, &sim::ResultRow::has_figures) ? ": the algorithm fails in every world" : "");
+    }
+    if (!(*mean > 0)) {
+      fail("--objective {}: 0 with the algorithm's own parameters, so there is nothing to improve", term.metric);
     }
     term.own = *mean;
     terms.push_back(term);

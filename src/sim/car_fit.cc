@@ -12,6 +12,7 @@ namespace sparkpilot::sim {
 namespace {
 
 constexpr double kLeastDriven = 30, kLeastTurning = 10, kLeastSteered = 30;  // s
+constexpr double kLeastSpan = 2;                                             // m/s: of the speeds of turns
 constexpr double kLeastLateral = 0.15;   // m/s^2: standard deviation while openpilot steers
 constexpr double kLeastExplained = 0.5;  // share of that variance
 
@@ -165,8 +166,14 @@ void enter_bicycle(const std::vector<DriveStretch>& stretches, const Vehicle& ba
   fit.yaw_deviation = bicycle.deviation;
   const std::string hint = fmt::format("; it was turning at {:.3g} to {:.3g} m/s", fit.slowest_turn.value_or(0),
                                        fit.fastest_turn.value_or(0));
-  answer(fit, "steer_ratio", bicycle, kRatio, 1, hint);
-  answer(fit, "stiffness_factor", bicycle, kStiffness, 1, hint);
+  // At one speed only how fast the car answers tells them apart, to which whatever the model leaves out belongs as
+  // well.
+  if (fit.fastest_turn.value_or(0) - fit.slowest_turn.value_or(0) < kLeastSpan) {
+    const std::string_view both[] = {kBicycle[0], kBicycle[1]};
+    refuse(fit, both, fmt::format("its turns are at one speed{}, expected {:g} m/s between them", hint, kLeastSpan));
+  }
+  if (at(fit, "steer_ratio").reason.empty()) answer(fit, "steer_ratio", bicycle, kRatio, 1, hint);
+  if (at(fit, "stiffness_factor").reason.empty()) answer(fit, "stiffness_factor", bicycle, kStiffness, 1, hint);
   answer(fit, "angle_offset_deg", bicycle, kOffset, kDegrees, "");
 }
 
@@ -235,6 +242,17 @@ void enter_torque(const std::vector<SteeredRun>& runs, const Vehicle& base, cons
   answer(fit, "accel_offset_m_per_s2", torque, kAccelOffset, 1, "");
 }
 
+// Whether the measured wheel is the command of the same moment, as in logs that were made up.
+bool follows_at_once(const std::vector<SteeredRun>& runs) {
+  constexpr double kSame = 1e-4;  // rad: less than a sensor's step
+  for (const SteeredRun& run : runs) {
+    for (size_t i = run.begin; i < run.end; ++i) {
+      if (std::abs(run.in->wheel[i] - run.in->angle[i]) > kSame) return false;
+    }
+  }
+  return true;
+}
+
 void enter_steering(const drive::CarSignals& signals, const std::vector<DriveStretch>& stretches, const Vehicle& base,
                     const CarFitOptions& options, CarFit& fit) {
   const auto control = signals.car ? signals.car->control : drive::SteerControl::torque;
@@ -253,6 +271,7 @@ void enter_steering(const drive::CarSignals& signals, const std::vector<DriveStr
                                        fit.steered_seconds, kLeastSteered));
   }
   if (fit.torque) return enter_torque(runs, base, basis_of(fit, base.steer_ratio), options, fit);
+  if (follows_at_once(runs)) return refuse_steering("the wheel is where the command wants it at once");
   FitResult angle = fit_angle(runs, fit_options(options));
   widen_times(angle);
   answer(fit, "steering_delay_s", angle, kDelay, 1, "");

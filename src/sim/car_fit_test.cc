@@ -126,25 +126,33 @@ TEST(CarFit, RefusesWhatTheLogLacks) {
   expect_refused(fit_car(signals), kTorque, "openpilot steered without the driver for 0 s");
 }
 
-TEST(CarFit, AtOneSpeedSaysNothingWrong) {
+// How fast the car answers would decide alone, and with it whatever the model leaves out.
+TEST(CarFit, AtOneSpeedDoesNotTellRatioAndStiffnessApart) {
   CourseTable table = *winding_course(3, 120);
   for (size_t i = 0; i < table.time.size(); ++i) {
     table.curvature[i] *= table.speed[i] * table.speed[i] / 400;
     table.speed[i] = 20;
   }
-  const DrawnDrive drive = on_course(table);
-  const CarFit fit = fit_car(one_drive(120, drive));
-  const auto right_or_none = [&](const char* name, double truth) {
-    const FittedNumber& number = fit[name];
-    if (number.value) {
-      EXPECT_LE(number.low, truth) << name;
-      EXPECT_GE(number.high, truth) << name;
-    } else {
-      EXPECT_NE(number.reason.find("turning at"), std::string::npos) << number.reason;
-    }
-  };
-  right_or_none("steer_ratio", drive.world.vehicle.steer_ratio);
-  right_or_none("stiffness_factor", drive.stiffness);
+  const CarFit fit = fit_car(one_drive(120, on_course(table)));
+  for (const char* name : {"steer_ratio", "stiffness_factor"}) {
+    EXPECT_FALSE(fit[name].value);
+    EXPECT_EQ(fit[name].reason.find("its turns are at one speed; it was turning at "), 0U) << fit[name].reason;
+  }
+  EXPECT_TRUE(fit["angle_offset_deg"].value) << fit["angle_offset_deg"].reason;
+}
+
+// As in logs that were made up: a delay of 0 is no measurement.
+TEST(CarFit, AWheelThatIsTheCommandHasNoDelay) {
+  const DrawnDrive drive = drawn_drive(1, kSeconds);
+  drive::CarSignals signals = drive_world<LateralAngle, Tyres::linear>(drive.world, kSeconds, drive.believed, 1);
+  signals.command = {};
+  for (const auto& [time, motion] : signals.motion) signals.command.add(time, {0, motion.wheel});
+  const CarFit fit = fit_car(signals);
+  for (const char* name : {"steering_delay_s", "steering_lag_s"}) {
+    EXPECT_FALSE(fit[name].value);
+    EXPECT_EQ(fit[name].reason, "the wheel is where the command wants it at once");
+  }
+  EXPECT_TRUE(fit["steer_ratio"].value);
 }
 
 TEST(CarFit, TyresThatSaturateSeemSofter) {

@@ -71,6 +71,7 @@ WorldConstants<double, Control> prepare(const WorldSpec& w, Tyres tyres) {
   const auto remaining = [](double lag) { return lag > 0 ? exp(max(-kStep / lag, -80.0)) : 0.0; };
   WorldConstants<double, Control> k;
   k.car = car_constants(w.vehicle);
+  if (tyres == Tyres::none) k.car.slip_factor = k.car.slip_roll = 0;  // what controllers know of the car
   k.car.drag *= 1 - w.powertrain.compensated;
   k.car.rolling *= 1 - w.powertrain.compensated;
   const double rate = kStep / kDegrees;
