@@ -209,7 +209,7 @@ Distance distance_of(const Tensor& got, const Tensor& expected, std::span<const 
     out.relative_l2 = std::numeric_limits<double>::infinity();
     return out;
   }
-  const double norm = std::max(norm_of(expected), kTiny);
+  const double norm = norm_of(expected) > 0 ? norm_of(expected) : kTiny;
   const double all = difference(got, expected, {});
   out.relative_l2 = all == 0 ? 0 : all / norm;
   if (disturbed.empty()) return out;

@@ -46,7 +46,7 @@ int calibrate(const Program& program, const CalibrateFlags& flags) {
     });
   }
   if (calibration.samples < static_cast<int64_t>(kFewSamples) && !program.quiet) {
-    note(fmt::format("{} samples are few: activations of others may be larger, and saturate", calibration.samples));
+    note(fmt::format("few samples ({}): activations of others may be larger, and saturate", calibration.samples));
   }
   if (!calibration.left_out.empty() && !program.quiet) {
     note(fmt::format(

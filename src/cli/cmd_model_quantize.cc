@@ -46,7 +46,7 @@ void expect_above_zero(const char* flag, const std::optional<double>& limit) {
 }
 
 void tell_of_few(const Program& program, size_t samples, const char* why) {
-  if (samples < kFewSamples && !program.quiet) note(fmt::format("{} samples are few: {}", samples, why));
+  if (samples < kFewSamples && !program.quiet) note(fmt::format("few samples ({}): {}", samples, why));
 }
 
 Json json_errors(const std::vector<QuantizedError>& errors) {

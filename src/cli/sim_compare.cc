@@ -68,9 +68,10 @@ std::string change_cell(Change change) {
                                     : text;
 }
 
-// The interval by which the change is judged; else the one of this mean alone.
+// The interval by which the change is judged, if it is.
 std::string interval_cell(const Difference& d) {
-  const double low = d.low_holm.value_or(d.low), high = d.high_holm.value_or(d.high);
+  if (!d.low_holm) return "-";
+  const double low = *d.low_holm, high = *d.high_holm;
   if (!d.percent) return sim::change_text(low) + " to " + sim::change_text(high);
   const double scale = 100 / std::abs(d.a.mean);
   return fmt::format("{:+.1f} to {:+.1f} %", scale * low, scale * high);

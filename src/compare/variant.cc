@@ -19,6 +19,7 @@ void quantize_variant(Variant& variant, const Samples& samples, const QuantizePr
   QuantizeSettings settings;
   settings.threads = variant.session.threads;
   variant.graph = std::make_shared<const Graph>(int8_graph(variant.file, variant.session, samples, settings, progress));
+  variant.session.dims.clear();  // all its sizes are fixed now
 }
 
 Session open_variant(const Variant& variant, const Samples* samples, std::vector<std::string>* notes) {

@@ -126,15 +126,22 @@ Older resize(const Newest& n) {
   if (!scales || scales->dtype() != DType::f32 || scales->elements() == 0 || n.has(3) || mode == "cubic" ||
       attrs.has("axes") || attrs.integer("antialias", 0) != 0 ||
       attrs.text("coordinate_transformation_mode", "half_pixel") != "asymmetric" ||
-      (mode == "nearest" && attrs.text("nearest_mode", "round_prefer_floor") != "floor")) {
+      (mode == "nearest" && attrs.text("nearest_mode", "round_prefer_floor") != "floor" &&
+       attrs.text("nearest_mode", "round_prefer_floor") != "ceil")) {
     return {};
   }
+  // Upsample only enlarges. The first Resize rounds positions down on axes that grow, and up on those that shrink.
+  const auto values = scales->data<float>();
+  const bool grows = std::ranges::any_of(values, [](float scale) { return scale > 1; }),
+             shrinks = std::ranges::any_of(values, [](float scale) { return scale < 1; });
+  const bool up = attrs.text("nearest_mode", "round_prefer_floor") == "ceil";
+  if (shrinks && n.opset < 10) return {};
+  if (mode == "nearest" && (up ? grows : shrinks)) return {};
   Spelling s = n.alone({"mode"});
   if (n.opset < 10) s.op = "Upsample";
   if (n.opset >= 9) {
     s.inputs.push_back(n.in(2));
   } else {
-    const auto values = scales->data<float>();
     s.attrs.set("scales", std::vector<float>(values.begin(), values.end()));
   }
   return s;

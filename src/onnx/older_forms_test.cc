@@ -106,6 +106,12 @@ const Case kCases[] = {
        attrs.set("nearest_mode", std::string("floor"));
        return Values{b.add("Resize", {x, {}, scales}, attrs)};
      }},
+    {"Resize that shrinks", 10,
+     [](Builder& b, ValueId x) {
+       Attributes attrs = text("coordinate_transformation_mode", "asymmetric");
+       attrs.set("nearest_mode", std::string("ceil"));
+       return Values{b.add("Resize", {x, {}, b.constant(Tensor::of<float>({4}, {1, 0.6f, 1, 0.75f}))}, attrs)};
+     }},
     {"Resize as Upsample", 8,
      [](Builder& b, ValueId x) {
        Attributes attrs = text("coordinate_transformation_mode", "asymmetric");
@@ -188,6 +194,51 @@ TEST_F(OlderForms, LaterDefaultsAreLeftOut) {
   EXPECT_EQ(written("Shape", {{"start", int64_t{0}}}, 14), 0u);
 }
 
+// Before opset 11 axes were counted from the front.
+TEST_F(OlderForms, AxesAreCountedFromTheFront) {
+  Graph g;
+  Builder b(g, "node");
+  const ValueId x = g.add_input("x", DType::f32, Shape{2, 6, 4});
+  g.add_output(b.add("Flatten", {x}, {{"axis", int64_t{-2}}}), "flat");
+  g.add_output(b.add("Unsqueeze", {x, b.ints({0, -1})}), "more");
+  g.add_output(b.add("Concat", {x, x}, {{"axis", int64_t{-1}}}), "both");
+  g.add_output(b.add("OneHot",
+                     {b.add("Cast", {x}, {{"to", onnx_code(DType::i64)}}), b.ints({3}),
+                      b.constant(Tensor::of<float>(Shape{2}, {0, 1}))},
+                     {{"axis", int64_t{-1}}}),
+               "hot");
+  g.opsets[""] = 13;
+  infer(g);
+  EXPECT_EQ(save_onnx(g, path_, {.opset = 10}), 10);
+  const Graph back = load_onnx(path_);
+  std::map<std::string, Attribute> axes;
+  for (const NodeId id : back.order()) {
+    for (const char* key : {"axis", "axes"}) {
+      if (const Attribute* found = back.node(id).attrs.find(key)) axes[std::string(back.node(id).op->name)] = *found;
+    }
+  }
+  EXPECT_EQ(std::get<int64_t>(axes.at("Flatten")), 1);
+  EXPECT_EQ(std::get<std::vector<int64_t>>(axes.at("Unsqueeze")), (std::vector<int64_t>{0, 4}));
+  EXPECT_EQ(std::get<int64_t>(axes.at("Concat")), 2);
+  EXPECT_EQ(std::get<int64_t>(axes.at("OneHot")), 3);
+}
+
+// The expected values of ONNX's case test_resize_downsample_nearest of that opset, and of ONNX Runtime.
+TEST(ResizeOfOpset10, RoundsUpWhereItShrinks) {
+  const auto resized = [](std::vector<float> scales) {
+    Graph g;
+    Builder b(g, "node", 10);
+    const ValueId x = b.constant(Tensor::of<float>(Shape{1, 1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}));
+    g.add_output(b.add("Resize", {x, b.constant(Tensor::of<float>(Shape{4}, scales))}, text("mode", "nearest")), "y");
+    g.opsets[""] = 10;
+    const Tensor y = interpret(g, {})[0];
+    return std::vector<float>(y.data<float>().begin(), y.data<float>().end());
+  };
+  EXPECT_EQ(resized({1, 1, 0.6f, 0.6f}), (std::vector<float>{1, 3}));
+  EXPECT_EQ(resized({1, 1, 2, 0.6f}), (std::vector<float>{1, 3, 1, 3, 5, 7, 5, 7}));
+  EXPECT_EQ(resized({1, 1, 1, 1.5f}), (std::vector<float>{1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 8}));
+}
+
 // What later opsets took away is written in the form that took its place.
 TEST_F(OlderForms, WhatWasRemovedIsNotWritten) {
   const auto written = [&](int own, int opset, const std::function<Values(Builder&, ValueId)>& make) {
@@ -230,6 +281,18 @@ TEST_F(OlderForms, WhatWasRemovedIsNotWritten) {
 }
 
 const Case kRefused[] = {
+    {"Resize that shrinks and rounds down", 10,
+     [](Builder& b, ValueId x) {
+       Attributes attrs = text("coordinate_transformation_mode", "asymmetric");
+       attrs.set("nearest_mode", std::string("floor"));
+       return Values{b.add("Resize", {x, {}, b.constant(Tensor::of<float>({4}, {1, 0.6f, 1, 1}))}, attrs)};
+     }},
+    {"Resize that shrinks, as Upsample", 9,
+     [](Builder& b, ValueId x) {
+       Attributes attrs = text("coordinate_transformation_mode", "asymmetric");
+       attrs.set("mode", std::string("linear"));
+       return Values{b.add("Resize", {x, {}, b.constant(Tensor::of<float>({4}, {1, 0.6f, 1, 1}))}, attrs)};
+     }},
     {"Softmax of the middle", 12,
      [](Builder& b, ValueId x) {
        return Values{b.add("Softmax", {x}, {{"axis", int64_t{1}}})};

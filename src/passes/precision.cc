@@ -117,7 +117,7 @@ class Narrowing {
       if (!node.op->traits.product || node.inputs.size() < 2) continue;
       const size_t at = graph_.constant(node.inputs[1]) ? 1 : 0;
       const Tensor* weights = graph_.constant(node.inputs[at]);
-      if (!weights || weights->dtype() != DType::f32 || !fits_half(*weights)) continue;
+      if (!weights || weights->dtype() != DType::f32 || !weights_fit_half(*weights)) continue;
       edit_.set_input(id, at, half_stored(id, node.inputs[at]));
       ++changes;
     }
@@ -144,9 +144,16 @@ class Narrowing {
   }
 
  private:
-  static bool fits_half(const Tensor& tensor) {
-    const std::span<const float> data = tensor.data<float>();
-    return std::all_of(data.begin(), data.end(), [](float v) { return !(std::abs(v) > 65504.0f); });
+  static float largest_of(const Tensor& tensor) {
+    float largest = 0;
+    for (const float v : tensor.data<float>()) largest = std::max(largest, std::abs(v));
+    return largest;
+  }
+  static bool fits_half(const Tensor& tensor) { return !(largest_of(tensor) > 65504.0f); }
+  // Weights that are all below f16's smallest normal number have few bits in it, or none.
+  static bool weights_fit_half(const Tensor& weights) {
+    const float largest = largest_of(weights);
+    return !(largest > 65504.0f) && (largest == 0 || largest >= 0x1p-14f);
   }
 
   // The f16 form of a constant: the internal ops read it directly, others through a Cast.
@@ -252,9 +259,11 @@ class Narrowing {
   // f16 ends at 65,504; what is beyond stays in f32.
   bool fits(const Node& node) const {
     if (narrow_ == DType::bf16) return true;
-    return std::all_of(node.inputs.begin(), node.inputs.end(), [this](ValueId input) {
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
       const Tensor* constant = graph_.constant(input);
-      return !constant || constant->dtype() != DType::f32 || fits_half(*constant);
+      if (!constant || constant->dtype() != DType::f32) return true;
+      const bool weights = node.op->traits.product && constant->shape().rank() >= 2;
+      return weights ? weights_fit_half(*constant) : fits_half(*constant);
     });
   }
   // Attention computes in f32 too, on inputs that have been rounded already; its mask may have any type.

@@ -121,7 +121,8 @@ TEST(SetPrecision, Fp16StoresWeightsOnly) {
 
 // A norm between products runs in 16 bits if that loses nothing, and in f32 if its gain is not exact in bf16 or a head
 // reads it.
-// As for GPUs: products read and write f16, heads too; not where a weight is beyond f16's range.
+// As for GPUs: products read and write f16, heads too; not where a weight is beyond f16's range, or all are below its
+// normal numbers.
 TEST(SetPrecision, Fp16StoresActivationsWhereTheTargetDoes) {
   Net n;
   const ValueId x = n.input("x", {4, 16});
@@ -129,7 +130,8 @@ TEST(SetPrecision, Fp16StoresActivationsWhereTheTargetDoes) {
   Tensor large = random_tensor(Shape{16, 16}, 2);
   large.data<float>()[7] = 70000;
   const ValueId second = n.op("MatMul", {first, n.b.constant(large)});
-  n.output(n.op("MatMul", {second, n.weight({16, 8}, 3)}));
+  const ValueId third = n.op("MatMul", {second, n.b.constant(random_tensor(Shape{16, 16}, 4, DType::f32, 1e-6))});
+  n.output(n.op("MatMul", {third, n.weight({16, 8}, 3)}));
   infer(n.graph);
   widen_to_fp32(n.graph);
   EXPECT_GT(narrow_from_fp32(n.graph, Precision::fp16, {.device = Device::cuda}), 0);
@@ -138,7 +140,7 @@ TEST(SetPrecision, Fp16StoresActivationsWhereTheTargetDoes) {
   for (const NodeId id : n.graph.order()) {
     if (is_op(n.graph.node(id), "MatMul")) products.push_back(n.graph.value(n.graph.node(id).outputs[0]).dtype);
   }
-  EXPECT_EQ(products, (std::vector<DType>{DType::f16, DType::f32, DType::f16}));
+  EXPECT_EQ(products, (std::vector<DType>{DType::f16, DType::f32, DType::f32, DType::f16}));
   EXPECT_EQ(n.graph.value(n.graph.outputs()[0].value).dtype, DType::f32);
 }
 

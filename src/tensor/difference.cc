@@ -11,7 +11,10 @@ namespace {
 
 double relative(double difference, double expected) {
   constexpr double kTiny = 1e-30;  // the square of what counts as nothing if the reference is zeros
-  return difference == 0 ? 0 : std::sqrt(difference / std::max(expected, kTiny));
+  if (difference == 0) return 0;
+  // Squares that a double cannot hold: nothing is known but that they differ.
+  if (!std::isfinite(difference) || !std::isfinite(expected)) return std::numeric_limits<double>::infinity();
+  return std::sqrt(difference / (expected > 0 ? expected : kTiny));
 }
 
 }  // namespace
@@ -57,7 +60,9 @@ Difference DifferenceSum::result() const {
   }
   if (difference_ == 0) return out;
   out.relative_l2 = relative(difference_, expected_);
-  out.cosine = got_ > 0 && expected_ > 0 ? std::clamp(product_ / std::sqrt(got_) / std::sqrt(expected_), -1.0, 1.0) : 0;
+  out.cosine = got_ > 0 && expected_ > 0 && std::isfinite(got_) && std::isfinite(expected_)
+                   ? std::clamp(product_ / std::sqrt(got_) / std::sqrt(expected_), -1.0, 1.0)
+                   : 0;
   return out;
 }
 

@@ -56,6 +56,15 @@ TEST(Difference, ToZerosIsLarge) {
   EXPECT_TRUE(difference_of(of({0, 0}).view(), of({0, -0.0f}).view()).equal());
 }
 
+TEST(Difference, OfSmallNumbersIsRelativeToThem) {
+  EXPECT_NEAR(difference_of(of({5e-18f, 0}).view(), of({1e-18f, 0}).view()).relative_l2, 4, 1e-6);
+  EXPECT_NEAR(difference_of(of({0, 0}).view(), of({1e-18f, 0}).view()).relative_l2, 1, 1e-6);
+  const Tensor large = Tensor::of<double>(Shape{1}, {1e200}), other = Tensor::of<double>(Shape{1}, {2e200});
+  EXPECT_TRUE(std::isinf(difference_of(large.view(), other.view()).relative_l2));
+  EXPECT_EQ(difference_of(large.view(), other.view()).cosine, 0);
+  EXPECT_EQ(difference_of(large.view(), large.view()).relative_l2, 0);
+}
+
 // Summed over samples it is that of the samples one after the other, and types may differ.
 TEST(Difference, SumsOverSamplesAndTypes) {
   Random random(3);

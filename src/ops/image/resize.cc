@@ -163,7 +163,8 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), Shape(dims));
 }
 
-// Upsample and the first Resize: positions are x / scale, rounded down.
+// Upsample and the first Resize: positions are x / scale. The nearest element is the one below, and of the first Resize
+// on axes that shrink the one above (as ONNX Runtime has it, and ONNX's cases of that opset).
 std::vector<ValueId> expand_asymmetric(ExpandContext& e) {
   const Attributes& old = e.node.attrs;
   std::string mode = old.text("mode", "nearest");
@@ -174,8 +175,24 @@ std::vector<ValueId> expand_asymmetric(ExpandContext& e) {
     if (values.empty()) values = {1, 1, old.real("height_scale", 1), old.real("width_scale", 1)};
     scales = e.b.constant(Tensor::of<float>(Shape{static_cast<int64_t>(values.size())}, values));
   }
-  const Attributes attrs{{"mode", mode}, {"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", "floor"}};
-  return {e.b.add("Resize", {e.in(0), {}, scales}, attrs)};
+  const auto resized = [&](ValueId x, ValueId by, const char* nearest) {
+    const Attributes attrs{{"mode", mode}, {"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", nearest}};
+    return e.b.add("Resize", {x, {}, by}, attrs);
+  };
+  const Tensor* known = e.b.graph().constant(scales);
+  if (mode != "nearest" || !known || known->dtype() != DType::f32) return {resized(e.in(0), scales, "floor")};
+  std::vector<float> growing(known->data<float>().begin(), known->data<float>().end()), shrinking = growing;
+  for (float& scale : growing) scale = std::max(scale, 1.0f);
+  for (float& scale : shrinking) scale = std::min(scale, 1.0f);
+  const auto changes = [](const std::vector<float>& by) {
+    return std::ranges::any_of(by, [](float scale) { return scale != 1; });
+  };
+  const auto constant = [&](const std::vector<float>& by) {
+    return e.b.constant(Tensor::of<float>(Shape{static_cast<int64_t>(by.size())}, by));
+  };
+  if (!changes(shrinking)) return {resized(e.in(0), scales, "floor")};
+  if (!changes(growing)) return {resized(e.in(0), scales, "ceil")};
+  return {resized(resized(e.in(0), constant(shrinking), "ceil"), constant(growing), "floor")};
 }
 
 // An axis as a matrix [positions, elements] of what each position reads; none where the extrapolation value is used.

@@ -41,7 +41,7 @@ Real source_position(const ResizeExtent& extent, M::Coordinates coordinates, Rea
       const Real missing = 1 - e.out / e.length;
       return e.in / 2 * missing + (x + half) / e.scale - half;
     }
-    case M::pytorch_half_pixel: return e.length == 1 ? -half : (x + half) / e.scale - half;
+    case M::pytorch_half_pixel: return e.length == 1 ? 0 : (x + half) / e.scale - half;
     case M::align_corners: return e.length == 1 ? 0 : x * last / (e.length - 1);
     case M::asymmetric: return x / e.scale;
     case M::tf_half_pixel_for_nn: return (x + half) / e.scale;
