@@ -101,38 +101,6 @@ void rewrite_for(Graph& graph, int opset) {
   }
 }
 
-// Axes were counted from the end since opset 11 only. What is not known stays as it is if `wanted` is not set, else
-// fails (user).
-void count_axes_from_the_front(Graph& graph, bool wanted) {
-  for (const NodeId id : graph.order()) {
-    infer_node(graph, id);
-    Node& node = graph.node(id);
-    if (!node.op->domain.empty() || node.inputs.empty() || !node.inputs[0].present()) continue;
-    const bool by_output = node.op->name == "Unsqueeze" || node.op->name == "OneHot";  // which add axes
-    const std::optional<Shape>& shape = graph.value(by_output ? node.outputs[0] : node.inputs[0]).shape;
-    const auto from_front = [&](int64_t& axis) {
-      if (axis >= 0) return;
-      if (shape) axis += shape->rank();
-      else if (wanted)
-        fail(
-            "{}: cannot be written with its axis {} in an opset before 11 before its input shapes are known: give the "
-            "model's open dimensions sizes (node \"{}\")",
-            qualified(*node.op), axis, graph.label(id));
-    };
-    if (const Attribute* found = node.attrs.find("axis"); found && std::holds_alternative<int64_t>(*found)) {
-      int64_t axis = std::get<int64_t>(*found);
-      from_front(axis);
-      node.attrs.set("axis", axis);
-    }
-    if (const Attribute* found = node.attrs.find("axes");
-        found && std::holds_alternative<std::vector<int64_t>>(*found)) {
-      std::vector<int64_t> axes = std::get<std::vector<int64_t>>(*found);
-      for (int64_t& axis : axes) from_front(axis);
-      node.attrs.set("axes", axes);
-    }
-  }
-}
-
 // Keeps the opset that the file was read in if possible: the file's users may not support a newer one.
 bool keep_own_opset(Graph& graph, int own) {
   if (own < kOldestExportOpset || own > kNewestExportOpset) return false;

@@ -10,4 +10,8 @@ namespace sparkpilot {
 // operand's contents that are not constant. The caller applies the replacements.
 bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced);
 
+// Counts negative axes from the front, as before opset 11, which infers the shapes that it needs. Where they are not
+// known axes stay as they are if not `wanted`; else it fails (user).
+void count_axes_from_the_front(Graph& graph, bool wanted);
+
 }  // namespace sparkpilot
