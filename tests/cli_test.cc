@@ -907,8 +907,8 @@ TEST_F(Cli, NamesDoNotCommandTheTerminal) {
 // What is opened must not take the numbers of streams that the caller closed, or notes are written into results.
 TEST_F(Cli, ClosedStreamsStayEmpty) {
   const std::string file = folder.file("readings.csv");
-  const std::string command = std::string("sh -c 'exec \"$@\" 2>&- <&-' sh '") + SPARKPILOT_PROGRAM +
-                              "' monitor --csv '" + file + "' --duration 300ms --interval 100ms >/dev/null";
+  const std::string command = std::string("sh -c 'exec \"$@\" 2>&-' sh '") + SPARKPILOT_PROGRAM + "' monitor --csv '" +
+                              file + "' --duration 300ms --interval 100ms >/dev/null";
   EXPECT_EQ(std::system(command.c_str()), 0);
   std::istringstream lines(read_text(file));
   int count = 0;

@@ -203,13 +203,13 @@ std::vector<Tensor> run_with_errors(const Graph& graph, std::span<const Tensor> 
 }
 
 Distance distance_of(const Tensor& got, const Tensor& expected, std::span<const Tensor> disturbed) {
-  constexpr double kRoom = 4, kTiny = 1e-15;  // kTiny: avoids comparing with a norm of zero
+  constexpr double kRoom = 4;
   Distance out;
   if (!alike(got, expected)) {
     out.relative_l2 = std::numeric_limits<double>::infinity();
     return out;
   }
-  const double norm = norm_of(expected) > 0 ? norm_of(expected) : kTiny;
+  const double norm = measure_of(norm_of(expected));
   const double all = difference(got, expected, {});
   out.relative_l2 = all == 0 ? 0 : all / norm;
   if (disturbed.empty()) return out;

@@ -295,7 +295,7 @@ class DriveRun {
       missing.run = report_.result.run;
       missing.left_out = true;
       missing.notes = {fmt::format("its process left no result in {}", options_.out.string())};
-      say(fmt::format("{}: {}", missing.name, missing.notes[0]));
+      note(fmt::format("{}: {}", missing.name, missing.notes[0]));
       missing_ = true;
     }
     std::ranges::sort(segments, {}, &drive::SegmentResult::number);

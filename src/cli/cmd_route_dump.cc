@@ -93,7 +93,7 @@ class Dump {
   void read(const std::string& log, const std::function<void(double)>& progress) {
     try {
       drive::LogReader reader(log);
-      if (!std::exchange(opened_, true)) print_data(printer_.heading());
+      if (!std::exchange(opened_, true)) write(printer_.heading());
       read(reader, progress);
       if (!reader.damage().empty()) say(fmt::format("{}: {}", log, reader.damage()));
     } catch (const Error& error) {
@@ -120,6 +120,12 @@ class Dump {
   }
 
  private:
+  // A terminal does not obey what a log holds.
+  static void write(const std::string& text) {
+    if (isatty(STDOUT_FILENO)) print(text);
+    else print_data(text);
+  }
+
   void read(drive::LogReader& reader, const std::function<void(double)>& progress) {
     std::string text;
     while (!full() && reader.next()) {
@@ -132,10 +138,10 @@ class Dump {
       ++(printer_.print(reader.event(), text) ? lines_ : damaged_);
       constexpr size_t kPiece = 1 << 16;
       if (text.size() < kPiece) continue;
-      print_data(text);
+      write(text);
       text.clear();
     }
-    print_data(text);
+    write(text);
   }
 
   const Program& program_;

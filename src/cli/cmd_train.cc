@@ -66,9 +66,9 @@ std::string target_text(const train::StudentOptions& student) {
   bool matched = false;
   for (const train::StudentNetwork& each : student.networks) {
     if (each.teacher.empty()) continue;
-    text += ", layers of " + each.teacher.string();
     matched = true;
   }
+  if (matched) text += ", layers of teachers";
   if (matched && student.matched != ".*") text += " that match " + student.matched;
   return text;
 }

@@ -374,9 +374,10 @@ void add_sim_tinyphysics(Program& program, Command group) {
       .type_name("TEMPLATE");
   command.add_option("--out", flags->out, "write DIR/costs.csv; a new or an empty folder").type_name("DIR");
   command.add_flag("--trajectories", flags->trajectories, "also write DIR/trajectories/<route>.csv");
-  add_number(command, "--batch", flags->batch,
-             "routes that the network runs at once, on a thread or on a GPU; 0: 16, on a GPU up to 1024, or as many as "
-             "it takes");
+  add_number(
+      command, "--batch", flags->batch,
+      "routes that the network runs at once, on a thread or on a GPU, up to 4096; 0: 16, on a GPU up to 1024, or as "
+      "many as it takes");
   add_number(command, "--most-lataccel", flags->most_lataccel,
              "m/s^2: the network's bins are points from minus this to this", "X");
   add_device_flags(program, command);

@@ -135,7 +135,8 @@ void Progress::at(double done) {
   if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
   progress_drawn() = true;
-  fmt::print(stderr, "\r\x1b[K{}", progress_line(what_, std::clamp(done, 0.0, 1.0), columns_of(STDERR_FILENO)));
+  fmt::print(stderr, "\r\x1b[K{}",
+             progress_line(without_controls(what_), std::clamp(done, 0.0, 1.0), columns_of(STDERR_FILENO)));
   std::fflush(stderr);
 }
 

@@ -75,7 +75,6 @@ std::vector<Source> sources_of(const Setting& setting, const SettingsInput& inpu
     if (variable.name == "SPARKPILOT_DEVICE" && value == "auto") detect = source;
     else sources.push_back(source);
   }
-  if (detect) sources.push_back(*detect);
   for (const FileSetting& line : input.lines) {
     if (line.name != setting.name) continue;
     const std::string where = fmt::format("{} line {}", shown(input.file), line.line);

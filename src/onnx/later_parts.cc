@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/op.h"
+#include "ir/resize.h"
 
 namespace sparkpilot {
 namespace {
@@ -288,6 +289,7 @@ bool needs_later_parts(const Graph& graph, const Node& node, int opset) {
   for (const Removed& removed : kRemoved) {
     if (removed.key.empty() && removed.since <= opset && removed.op == node.op->name) return true;
   }
+  if (node.op->name == "Resize" && node.attrs.text("nearest_mode", "") == kRoundByScale) return true;
   constexpr int kScales = 13;  // the first opset with a scale for each index of an axis
   if (opset < kScales && quantizes(node) && !has_one_scale(graph, node)) return true;
   if (has_later_type(graph, node, opset) || has_later_value(graph, node, opset) ||

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/resize.h"
 #include "onnx/later_parts.h"
 
 namespace sparkpilot {
@@ -120,26 +121,29 @@ Older top_k(const Newest& n) {
   return s;
 }
 
-// Only what Upsample could do, which covers the Resize nodes that an Upsample expands to.
+// Only what Upsample and the first Resize could do. The latter rounds positions down on axes that grow, and up on those
+// that shrink; Upsample only enlarges.
 Older resize(const Newest& n) {
   const Attributes& attrs = n.node.attrs;
-  const std::string mode = attrs.text("mode", "nearest");
-  const Tensor* scales = n.constant(2);
-  if (!scales || scales->dtype() != DType::f32 || scales->elements() == 0 || n.has(3) || mode == "cubic" ||
-      attrs.has("axes") || attrs.integer("antialias", 0) != 0 ||
-      attrs.text("coordinate_transformation_mode", "half_pixel") != "asymmetric" ||
-      (mode == "nearest" && attrs.text("nearest_mode", "round_prefer_floor") != "floor" &&
-       attrs.text("nearest_mode", "round_prefer_floor") != "ceil")) {
+  const std::string mode = attrs.text("mode", "nearest"), nearest = attrs.text("nearest_mode", "round_prefer_floor");
+  if (!n.has(2) || n.has(3) || mode == "cubic" || attrs.has("axes") || attrs.integer("antialias", 0) != 0 ||
+      attrs.text("coordinate_transformation_mode", "half_pixel") != "asymmetric") {
     return {};
   }
-  // Upsample only enlarges. The first Resize rounds positions down on axes that grow, and up on those that shrink.
+  Spelling s = n.alone({"mode"});
+  if (n.opset == 10 && (mode != "nearest" || nearest == kRoundByScale)) {
+    s.inputs.push_back(n.in(2));
+    return s;
+  }
+  const Tensor* scales = n.constant(2);
+  if (!scales || scales->dtype() != DType::f32 || scales->elements() == 0) return {};
   const auto values = scales->data<float>();
   const bool grows = std::ranges::any_of(values, [](float scale) { return scale > 1; }),
              shrinks = std::ranges::any_of(values, [](float scale) { return scale < 1; });
-  const bool up = attrs.text("nearest_mode", "round_prefer_floor") == "ceil";
-  if (shrinks && n.opset < 10) return {};
-  if (mode == "nearest" && (up ? grows : shrinks)) return {};
-  Spelling s = n.alone({"mode"});
+  if (mode == "nearest" && nearest != kRoundByScale && !(nearest == "floor" && !shrinks) &&
+      !(nearest == "ceil" && !grows))
+    return {};
+  if (n.opset < 10 && shrinks) return {};
   if (n.opset < 10) s.op = "Upsample";
   if (n.opset >= 9) {
     s.inputs.push_back(n.in(2));
@@ -199,19 +203,30 @@ bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced
 }
 
 void count_axes_from_the_front(Graph& graph, bool wanted) {
+  // These took negative axes before.
+  constexpr std::string_view kAlways[] = {"Gather", "LpNormalization", "OneHot", "TopK"};
   for (const NodeId id : graph.order()) {
     infer_node(graph, id);
     Node& node = graph.node(id);
+    for (const auto& [key, value] : Attributes(node.attrs)) {
+      const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value);
+      if (!body) continue;
+      Graph inner = **body;
+      count_axes_from_the_front(inner, wanted);
+      node.attrs.set(key, std::make_shared<const Graph>(std::move(inner)));
+    }
     if (!node.op->domain.empty() || node.inputs.empty() || !node.inputs[0].present()) continue;
-    const bool by_output = node.op->name == "Unsqueeze" || node.op->name == "OneHot";  // which add axes
-    const std::optional<Shape>& shape = graph.value(by_output ? node.outputs[0] : node.inputs[0]).shape;
+    if (std::ranges::find(kAlways, node.op->name) != std::end(kAlways)) continue;
+    const Value& counted = graph.value(node.op->name == "Unsqueeze" ? node.outputs[0] : node.inputs[0]);
+    const auto rank = counted.shape ? counted.shape->rank() : counted.declared ? std::ssize(*counted.declared) : -1;
     const auto from_front = [&](int64_t& axis) {
       if (axis >= 0) return;
-      if (shape) axis += shape->rank();
+      if (rank >= 0) axis += rank;
       else if (wanted)
         fail(
-            "{}: cannot be written with its axis {} in an opset before 11 before its input shapes are known: give the "
-            "model's open dimensions sizes (node \"{}\")",
+            "{}: its axis {} cannot be written in an opset before 11 before its input shapes are known: give the "
+            "model's "
+            "open dimensions sizes (node \"{}\")",
             qualified(*node.op), axis, graph.label(id));
     };
     if (const Attribute* found = node.attrs.find("axis"); found && std::holds_alternative<int64_t>(*found)) {

@@ -259,12 +259,13 @@ class Narrowing {
   // f16 ends at 65,504; what is beyond stays in f32.
   bool fits(const Node& node) const {
     if (narrow_ == DType::bf16) return true;
-    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-      const Tensor* constant = graph_.constant(input);
-      if (!constant || constant->dtype() != DType::f32) return true;
-      const bool weights = node.op->traits.product && constant->shape().rank() >= 2;
-      return weights ? weights_fit_half(*constant) : fits_half(*constant);
-    });
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Tensor* constant = graph_.constant(node.inputs[i]);
+      if (!constant || constant->dtype() != DType::f32) continue;
+      const bool weights = node.op->traits.product && i < 2;
+      if (!(weights ? weights_fit_half(*constant) : fits_half(*constant))) return false;
+    }
+    return true;
   }
   // Attention computes in f32 too, on inputs that have been rounded already; its mask may have any type.
   bool attends_in_16_bits(const Node& node) {

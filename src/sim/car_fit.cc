@@ -242,12 +242,13 @@ void enter_torque(const std::vector<SteeredRun>& runs, const Vehicle& base, cons
   answer(fit, "accel_offset_m_per_s2", torque, kAccelOffset, 1, "");
 }
 
-// Whether the measured wheel is the command of the same moment, as in logs that were made up.
+// Whether the measured wheel is the command of the same step, as in logs that were made up.
 bool follows_at_once(const std::vector<SteeredRun>& runs) {
   constexpr double kSame = 1e-4;  // rad: less than a sensor's step
   for (const SteeredRun& run : runs) {
-    for (size_t i = run.begin; i < run.end; ++i) {
-      if (std::abs(run.in->wheel[i] - run.in->angle[i]) > kSame) return false;
+    for (size_t i = run.begin + 1; i < run.end; ++i) {
+      const double moved = std::abs(run.in->wheel[i] - run.in->wheel[i - 1]);
+      if (std::abs(run.in->wheel[i] - run.in->angle[i]) > kSame + moved) return false;
     }
   }
   return true;

@@ -10,11 +10,10 @@ namespace sparkpilot {
 namespace {
 
 double relative(double difference, double expected) {
-  constexpr double kTiny = 1e-30;  // the square of what counts as nothing if the reference is zeros
   if (difference == 0) return 0;
   // Squares that a double cannot hold: nothing is known but that they differ.
   if (!std::isfinite(difference) || !std::isfinite(expected)) return std::numeric_limits<double>::infinity();
-  return std::sqrt(difference / (expected > 0 ? expected : kTiny));
+  return std::sqrt(difference) / measure_of(std::sqrt(expected));
 }
 
 }  // namespace

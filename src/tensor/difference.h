@@ -19,6 +19,10 @@ struct Difference {
   bool equal() const { return max_abs == 0; }
 };
 
+// What a norm of differences is divided by, of the reference's norm: by no less than 1e-30, as numbers that a type
+// holds with few bits or flushes to zero are no measure, and for zeros by 1e-15.
+constexpr double measure_of(double norm) { return norm == 0 ? 1e-15 : norm > 1e-30 ? norm : 1e-30; }
+
 // Sums over the samples of a comparison. The same NaN or infinity on both sides is no difference and counts in no sum.
 class DifferenceSum {
  public:

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/parallel.h"
+#include "ir/resize.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/resize_rows.h"
 #include "ops/cpu/move/resize_tables.h"
@@ -163,8 +164,8 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), Shape(dims));
 }
 
-// Upsample and the first Resize: positions are x / scale. The nearest element is the one below, and of the first Resize
-// on axes that shrink the one above (as ONNX Runtime has it, and ONNX's cases of that opset).
+// Upsample and the first Resize: positions are x / scale. The nearest element is the one below, and on axes that shrink
+// the one above (as ONNX Runtime has it, and ONNX's cases of that opset).
 std::vector<ValueId> expand_asymmetric(ExpandContext& e) {
   const Attributes& old = e.node.attrs;
   std::string mode = old.text("mode", "nearest");
@@ -175,24 +176,17 @@ std::vector<ValueId> expand_asymmetric(ExpandContext& e) {
     if (values.empty()) values = {1, 1, old.real("height_scale", 1), old.real("width_scale", 1)};
     scales = e.b.constant(Tensor::of<float>(Shape{static_cast<int64_t>(values.size())}, values));
   }
-  const auto resized = [&](ValueId x, ValueId by, const char* nearest) {
-    const Attributes attrs{{"mode", mode}, {"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", nearest}};
-    return e.b.add("Resize", {x, {}, by}, attrs);
-  };
+  // A form that files can hold, where the scales are known to have one.
+  std::string_view nearest = kRoundByScale;
   const Tensor* known = e.b.graph().constant(scales);
-  if (mode != "nearest" || !known || known->dtype() != DType::f32) return {resized(e.in(0), scales, "floor")};
-  std::vector<float> growing(known->data<float>().begin(), known->data<float>().end()), shrinking = growing;
-  for (float& scale : growing) scale = std::max(scale, 1.0f);
-  for (float& scale : shrinking) scale = std::min(scale, 1.0f);
-  const auto changes = [](const std::vector<float>& by) {
-    return std::ranges::any_of(by, [](float scale) { return scale != 1; });
-  };
-  const auto constant = [&](const std::vector<float>& by) {
-    return e.b.constant(Tensor::of<float>(Shape{static_cast<int64_t>(by.size())}, by));
-  };
-  if (!changes(shrinking)) return {resized(e.in(0), scales, "floor")};
-  if (!changes(growing)) return {resized(e.in(0), scales, "ceil")};
-  return {resized(resized(e.in(0), constant(shrinking), "ceil"), constant(growing), "floor")};
+  if (known && known->dtype() == DType::f32) {
+    const auto all = [&](auto holds) { return std::ranges::all_of(known->data<float>(), holds); };
+    if (all([](float scale) { return scale >= 1; })) nearest = "floor";
+    else if (all([](float scale) { return scale <= 1; })) nearest = "ceil";
+  }
+  Attributes attrs{{"mode", mode}, {"coordinate_transformation_mode", "asymmetric"}};
+  attrs.set("nearest_mode", std::string(mode == "nearest" ? nearest : "floor"));
+  return {e.b.add("Resize", {e.in(0), {}, scales}, attrs)};
 }
 
 // An axis as a matrix [positions, elements] of what each position reads; none where the extrapolation value is used.

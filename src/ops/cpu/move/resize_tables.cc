@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ir/resize.h"
 
 namespace sparkpilot {
 namespace {
@@ -41,7 +42,7 @@ Real source_position(const ResizeExtent& extent, M::Coordinates coordinates, Rea
       const Real missing = 1 - e.out / e.length;
       return e.in / 2 * missing + (x + half) / e.scale - half;
     }
-    case M::pytorch_half_pixel: return e.length == 1 ? 0 : (x + half) / e.scale - half;
+    case M::pytorch_half_pixel: return extent.out == 1 ? 0 : (x + half) / e.scale - half;
     case M::align_corners: return e.length == 1 ? 0 : x * last / (e.length - 1);
     case M::asymmetric: return x / e.scale;
     case M::tf_half_pixel_for_nn: return (x + half) / e.scale;
@@ -58,6 +59,7 @@ double rounded(double x, M::Rounding rounding) {
     case M::prefer_ceil: return std::floor(x + 0.5);
     case M::floor: return std::floor(x);
     case M::ceil: return std::ceil(x);
+    case M::by_scale: break;  // settled by axis
   }
   return 0;
 }
@@ -181,7 +183,7 @@ ResizeMode::ResizeMode(const Attributes& attrs) {
   using Round = std::pair<std::string_view, Rounding>;
   rounding = word(attrs, "nearest_mode", "round_prefer_floor",
                   std::array{Round{"round_prefer_floor", prefer_floor}, Round{"round_prefer_ceil", prefer_ceil},
-                             Round{"floor", floor}, Round{"ceil", ceil}});
+                             Round{"floor", floor}, Round{"ceil", ceil}, Round{kRoundByScale, by_scale}});
   cubic_a = attrs.real("cubic_coeff_a", -0.75f);
   antialias = attrs.integer("antialias", 0) != 0;
   exclude_outside = attrs.integer("exclude_outside", 0) != 0;
@@ -248,7 +250,10 @@ ResizeAxis resize_axis(const ResizeExtent& e, const ResizeMode& mode) {
                                                        : source_position(e, mode.coordinates, static_cast<double>(x));
     if (!axis.replaced.empty()) axis.replaced[static_cast<size_t>(x)] = at < 0 || at > static_cast<double>(e.in - 1);
     if (mode.kind == ResizeMode::nearest) {
-      axis.index[static_cast<size_t>(x)] = clamped(rounded(at, mode.rounding), e.in);
+      const ResizeMode::Rounding rounding = mode.rounding != ResizeMode::by_scale ? mode.rounding
+                                            : e.scale < 1                         ? ResizeMode::ceil
+                                                                                  : ResizeMode::floor;
+      axis.index[static_cast<size_t>(x)] = clamped(rounded(at, rounding), e.in);
     } else {
       set_taps(axis, e, mode, x, at);
     }

@@ -32,7 +32,8 @@ struct ResizeMode {
     tf_half_pixel_for_nn,
     tf_crop_and_resize
   } coordinates = half_pixel;
-  enum Rounding { prefer_floor, prefer_ceil, floor, ceil } rounding = prefer_floor;
+  // by_scale: ceil on axes that shrink, floor on others, as the first Resize rounded; not in files.
+  enum Rounding { prefer_floor, prefer_ceil, floor, ceil, by_scale } rounding = prefer_floor;
   double cubic_a = -0.75;
   bool antialias = false, exclude_outside = false;
   float extrapolation = 0;
