@@ -75,14 +75,14 @@ struct TrainerOptions {
   double min_improvement = 0;      // by which an evaluation's loss must be less to be better
   int64_t checkpoint_every = 0;    // updates; 0: at evaluations and at the end only
   int keep = 2;                    // checkpoints, besides the best; at least 1
-  std::string dataset = {};        // the fingerprint of the data
-  std::string validation = {};     // and of the validation samples
-  std::string target = {};         // what is learned, for RunIdentity
-  std::string teachers = {};       // and of whom, by hashes of their files
-  // A run that goes on with another one of these four, or another `base`, forgets its evaluations, and so the best
-  // one.
-  std::string model = {};    // whose weights are trained, for RunIdentity: a run of another one is not gone on with
-  std::string samples = {};  // how samples are taken, for RunIdentity
+  // For RunIdentity. A run that goes on with another `base` or another one of the first four here forgets its
+  // evaluations, and so the best one; with another model it does not go on.
+  std::string dataset = {};     // the fingerprint of the data
+  std::string validation = {};  // and of the validation samples
+  std::string target = {};      // what is learned
+  std::string teachers = {};    // and of whom, by hashes of their files
+  std::string model = {};       // whose weights are trained
+  std::string samples = {};     // how they are taken of the data
   // Goes on from the newest checkpoint in `out`; without one it begins. Else `out` must not have any.
   bool resume = false;
   // The processes that train together, each with the same program, samples and options; null: this one alone. Of an
