@@ -165,6 +165,10 @@ DeviceChoice choose_device(const Graph& graph, const SessionOptions& asked) {
     return out;
   };
   if (facts.broken) return cpu(facts.problem);
+  if (facts.gpus.empty() && facts.older_gpu) {
+    named = "the GPU";
+    return cpu(facts.problem);
+  }
   if (facts.gpus.empty()) return out;
   const std::string device = fmt::format("cuda:{}", facts.best_gpu);
   named = device;
