@@ -58,7 +58,7 @@ class Training {
   void step(double rate);
   double loss() const;    // of the last step, before its update
   int64_t steps() const;  // so far
-  // As the last step left them; a copy. Fails (user) if there are none of that name.
+  // As the last step left them; a copy. Fails (user) if absent.
   Tensor weights(std::string_view name) const;
 
  private:

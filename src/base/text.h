@@ -15,7 +15,7 @@ inline std::string count_of(int64_t count, std::string_view what) {
 }
 
 // Bytes of the control character at `at`: 1 of ASCII's, 2 of U+0080 to U+009F in UTF-8, whose last byte names it. 0: it
-// is none.
+// is not one.
 inline size_t control_at(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   if (byte(at) < 0x20 || byte(at) == 0x7f) return 1;

@@ -63,11 +63,8 @@ std::string target_text(const train::StudentOptions& student) {
     text += student.features == train::FeatureLoss::l2 ? ", features l2" : ", features cosine";
   }
   if (student.least_scale > 0) text += fmt::format(", least scale {}", student.least_scale);
-  bool matched = false;
-  for (const train::StudentNetwork& each : student.networks) {
-    if (each.teacher.empty()) continue;
-    matched = true;
-  }
+  const bool matched =
+      std::ranges::any_of(student.networks, [](const train::StudentNetwork& each) { return !each.teacher.empty(); });
   if (matched) text += ", layers of teachers";
   if (matched && student.matched != ".*") text += " that match " + student.matched;
   return text;

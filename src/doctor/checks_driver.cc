@@ -54,20 +54,20 @@ std::string driver_remedy(const Patient& patient, int version) {
 void missing(const Patient& patient, Says& says) {
   if (nothing_to_ask(patient, says)) return;
   const std::optional<std::string>& in_kernel = patient.machine.driver.kernel_version;
-  const bool container = patient.machine.identity.container.has_value();  // which says so itself
-  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent && !(in_kernel && container)) {
+  const Identity& identity = patient.machine.identity;
+  const bool told_by_container = in_kernel && identity.container;  // its own check reports it
+  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent && !told_by_container) {
     if (in_kernel) says.bad("driver {} is in the kernel, and its libraries are not there", *in_kernel);
     else
       says.bad("{} is there, and neither a driver in the kernel nor its libraries",
                gpu_name(patient.machine.gpus.front()));
-    const Identity& identity = patient.machine.identity;
     if (identity.container)
       says.fix("start the container with `--gpus all` (Docker, Podman with the NVIDIA Container Toolkit on the host)");
     else if (in_kernel && !identity.wsl)
-      says.fix(fmt::format(
-          "install the libraries of driver {}; on Ubuntu and a DGX Spark: sudo apt install "
-          "libnvidia-compute-{} nvidia-utils-{}",
-          *in_kernel, in_kernel->substr(0, in_kernel->find('.')), in_kernel->substr(0, in_kernel->find('.'))));
+      says.fix(
+          fmt::format("install the libraries of driver {0}; on Ubuntu and a DGX Spark: sudo apt install "
+                      "libnvidia-compute-{1} nvidia-utils-{1}",
+                      *in_kernel, in_kernel->substr(0, in_kernel->find('.'))));
     else if (is_dgx_spark(patient.machine))
       says.fix(
           "sudo apt install --reinstall nvidia-driver-580-open && sudo reboot; if that fails, restore DGX OS, which "

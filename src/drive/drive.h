@@ -57,11 +57,11 @@ struct DriveOptions {
 struct Shares {
   int decode = 1, infer = 1, encode = 1;
 };
-// Everything that affects the results: SegmentResult::run.
-std::string run_text(const Route& route, const DriveOptions& options);
-
 // Divides `threads` among two cameras' decoders, drawing and encoding, and the networks.
 Shares share_threads(int threads, bool wide, bool overlay);
+
+// Everything that affects the results: SegmentResult::run.
+std::string run_text(const Route& route, const DriveOptions& options);
 
 struct DriveResult {
   std::vector<SegmentResult> segments;              // of this process, including those kept by `resume`

@@ -221,13 +221,14 @@ void count_axes_from_the_front(Graph& graph, bool wanted) {
     const auto rank = counted.shape ? counted.shape->rank() : counted.declared ? std::ssize(*counted.declared) : -1;
     const auto from_front = [&](int64_t& axis) {
       if (axis >= 0) return;
-      if (rank >= 0) axis += rank;
-      else if (wanted)
+      if (rank >= 0) {
+        axis += rank;
+      } else if (wanted) {
         fail(
             "{}: its axis {} cannot be written in an opset before 11 before its input shapes are known: give the "
-            "model's "
-            "open dimensions sizes (node \"{}\")",
+            "model's open dimensions sizes (node \"{}\")",
             qualified(*node.op), axis, graph.label(id));
+      }
     };
     if (const Attribute* found = node.attrs.find("axis"); found && std::holds_alternative<int64_t>(*found)) {
       int64_t axis = std::get<int64_t>(*found);

@@ -166,14 +166,14 @@ void enter_bicycle(const std::vector<DriveStretch>& stretches, const Vehicle& ba
   fit.yaw_deviation = bicycle.deviation;
   const std::string hint = fmt::format("; it was turning at {:.3g} to {:.3g} m/s", fit.slowest_turn.value_or(0),
                                        fit.fastest_turn.value_or(0));
-  // At one speed only how fast the car answers tells them apart, to which whatever the model leaves out belongs as
-  // well.
+  // At one speed only how fast the car answers tells them apart, and so does all that the model leaves out.
   if (fit.fastest_turn.value_or(0) - fit.slowest_turn.value_or(0) < kLeastSpan) {
     const std::string_view both[] = {kBicycle[0], kBicycle[1]};
     refuse(fit, both, fmt::format("its turns are at one speed{}, expected {:g} m/s between them", hint, kLeastSpan));
+  } else {
+    answer(fit, "steer_ratio", bicycle, kRatio, 1, hint);
+    answer(fit, "stiffness_factor", bicycle, kStiffness, 1, hint);
   }
-  if (at(fit, "steer_ratio").reason.empty()) answer(fit, "steer_ratio", bicycle, kRatio, 1, hint);
-  if (at(fit, "stiffness_factor").reason.empty()) answer(fit, "stiffness_factor", bicycle, kStiffness, 1, hint);
   answer(fit, "angle_offset_deg", bicycle, kOffset, kDegrees, "");
 }
 
