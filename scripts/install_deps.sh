@@ -23,7 +23,7 @@ packages_of() {
     fuzz) echo clang libclang-rt-dev ;;
     cross) echo g++-aarch64-linux-gnu qemu-user ;;
     peers) echo python3 python3-venv clang ;; # tinygrad compiles its kernels
-    package) echo dpkg-dev debootstrap lintian ;;
+    package) echo dpkg-dev debootstrap lintian iproute2 ;;
     *)
       echo "install_deps: no group named '$1' (build, lint, fuzz, cross, peers, package)" >&2
       return 2

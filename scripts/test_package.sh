@@ -5,14 +5,16 @@
 #   scripts/test_package.sh [FILE.deb]       as root; by default the one in out for this architecture
 #
 # Packs again from BUILD (build), too, and compares the bytes, if it is of this architecture; of another one, whose programs the
-# kernel must know how to run, it does not, and compiles one program only. SUITE and MIRROR choose the distribution: by default
-# what apt is set up for here. KEEP=DIR makes the root there and leaves it; a root that is there is used again.
+# kernel must know how to run, it does not, and compiles one program only. SUITE, MIRROR and COMPONENTS choose the distribution: by
+# default what apt is set up for here. KEEP=DIR makes the root there and leaves it; a root that is there is used again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=${1:-$(echo out/sparkpilot_*_"$(dpkg --print-architecture)".deb)}
 build=${BUILD:-build}
 suite=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' | awk -v suite="$suite" '$2 == suite { print $1; exit }')}
+# Ubuntu has half of what it depends on in universe.
+components=${COMPONENTS:-$(apt-get indextargets --format '$(RELEASE) $(COMPONENT)' | awk -v suite="$suite" '$1 == suite { print $2 }' | sort -u | paste -sd,)}
 [ -f "$package" ] || { echo "test_package: expected one package, got $package" >&2; exit 2; }
 [ "$(id -u)" -eq 0 ] || { echo "test_package: a fresh root is made by root only" >&2; exit 2; }
 say() { echo "== $*"; }
@@ -43,7 +45,7 @@ fi
 
 if [ ! -x "$root/usr/bin/apt-get" ]; then
   say "a fresh $suite for $architecture from $mirror"
-  debootstrap --arch="$architecture" --variant=minbase "$suite" "$root" "$mirror" >"$again/log" 2>&1 || { tail -5 "$again/log" >&2; exit 2; }
+  debootstrap --arch="$architecture" --variant=minbase --components="${components:-main}" "$suite" "$root" "$mirror" >"$again/log" 2>&1 || { tail -5 "$again/log" >&2; exit 2; }
 fi
 in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 # A user of no privileges, with no network but this machine's own. The program finds what came with it by /proc.

@@ -58,7 +58,7 @@ class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override { emulate_plainly(); }
   void TearDown() override {
-    if (HasFatalFailure()) return;
+    if (IsSkipped() || HasFatalFailure()) return;
     EXPECT_EQ(held_by_driver(), kNothingHeld);
   }
   // The text of the Error of kind device that `work` throws; empty if it throws none.

@@ -85,7 +85,7 @@ Car parse_car(const std::string& text, const std::string& name) {
   }
   Car car;
   if (json.contains("base")) {
-    const std::string& base = text_at(json["base"], "base", name);
+    const std::string base = text_at(json["base"], "base", name);
     try {
       car.vehicle = preset_vehicle(base);
     } catch (const Error& error) {
