@@ -50,6 +50,15 @@ const Attribute* Attributes::find(std::string_view key) const {
   return at != items_.end() && at->first == key ? &at->second : nullptr;
 }
 
+void rewrite_bodies(Attributes& attrs, const std::function<bool(Graph&)>& change) {
+  for (const auto& [key, value] : Attributes(attrs)) {
+    const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value);
+    if (!body) continue;
+    auto copy = std::make_shared<Graph>(**body);
+    if (change(*copy)) attrs.set(key, std::shared_ptr<const Graph>(std::move(copy)));
+  }
+}
+
 int64_t Attributes::integer(std::string_view key, int64_t fallback) const {
   const auto* v = get<int64_t>(*this, key);
   return v ? *v : fallback;

@@ -1,9 +1,9 @@
 #include "onnx/later_parts.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
+#include "ir/attributes.h"
 #include "ir/op.h"
 #include "ir/resize.h"
 
@@ -305,7 +305,7 @@ bool needs_later_parts(const Graph& graph, const Node& node, int opset) {
 
 void spell_for(Graph& graph, int opset) {
   for (const NodeId id : graph.order()) {
-    const Node& node = graph.node(id);
+    Node& node = graph.node(id);
     std::vector<std::string_view> erased;
     if (node.op->domain.empty()) {
       each_later(node, opset, [&](const LaterAttribute& later, const Attribute& value) {
@@ -320,24 +320,19 @@ void spell_for(Graph& graph, int opset) {
     constexpr int kParts = 18;  // Split without sizes says into how many
     const bool equal_parts = node.op->domain.empty() && node.op->name == "Split" && !has_input(node, 1);
     if (opset >= kParts && equal_parts && !node.attrs.has("split") && !node.attrs.has("num_outputs")) {
-      graph.node(id).attrs.set("num_outputs", std::ssize(node.outputs));
-    }
-    std::vector<std::pair<std::string, Graph>> bodies;
-    for (const auto& [key, value] : node.attrs) {
-      const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value);
-      if (body) bodies.emplace_back(key, **body);
+      node.attrs.set("num_outputs", std::ssize(node.outputs));
     }
     const std::string mode = node.op->name == "GridSample" ? node.attrs.text("mode", "") : "";
     for (const auto& [older, newer] : kGridModes) {
       constexpr int kRenamed = 20;
       const std::string_view from = opset < kRenamed ? newer : older, to = opset < kRenamed ? older : newer;
-      if (mode == from) graph.node(id).attrs.set("mode", std::string(to));
+      if (mode == from) node.attrs.set("mode", std::string(to));
     }
-    for (const std::string_view key : erased) graph.node(id).attrs.erase(key);
-    for (auto& [key, body] : bodies) {
+    for (const std::string_view key : erased) node.attrs.erase(key);
+    rewrite_bodies(node.attrs, [&](Graph& body) {
       spell_for(body, opset);
-      graph.node(id).attrs.set(key, std::make_shared<const Graph>(std::move(body)));
-    }
+      return true;
+    });
   }
 }
 

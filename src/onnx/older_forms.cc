@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "ir/attributes.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "ir/resize.h"
@@ -208,13 +209,10 @@ void count_axes_from_the_front(Graph& graph, bool wanted) {
   for (const NodeId id : graph.order()) {
     infer_node(graph, id);
     Node& node = graph.node(id);
-    for (const auto& [key, value] : Attributes(node.attrs)) {
-      const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value);
-      if (!body) continue;
-      Graph inner = **body;
-      count_axes_from_the_front(inner, wanted);
-      node.attrs.set(key, std::make_shared<const Graph>(std::move(inner)));
-    }
+    rewrite_bodies(node.attrs, [&](Graph& body) {
+      count_axes_from_the_front(body, wanted);
+      return true;
+    });
     if (!node.op->domain.empty() || node.inputs.empty() || !node.inputs[0].present()) continue;
     if (std::ranges::find(kAlways, node.op->name) != std::end(kAlways)) continue;
     const Value& counted = graph.value(node.op->name == "Unsqueeze" ? node.outputs[0] : node.inputs[0]);

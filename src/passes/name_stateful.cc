@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "ir/attributes.h"
 #include "ir/op.h"
 #include "passes/pass.h"
 
@@ -49,15 +50,11 @@ int name_all(Graph& graph, const std::string& prefix, Names& taken) {
       changes += name != node.name;
       node.name = name;
     }
-    const Attributes attrs = node.attrs;
-    for (const auto& [key, attribute] : attrs) {
-      const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute);
-      if (!body || !has_stateful(**body)) continue;
-      auto copy = std::make_shared<Graph>(**body);
-      const int inside = name_all(*copy, graph.label(id) + "/", taken);
-      if (inside > 0) node.attrs.set(key, std::shared_ptr<const Graph>(std::move(copy)));
+    rewrite_bodies(node.attrs, [&](Graph& body) {
+      const int inside = name_all(body, graph.label(id) + "/", taken);
       changes += inside;
-    }
+      return inside > 0;
+    });
   }
   return changes;
 }
