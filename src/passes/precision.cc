@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "hw/cpu.h"
@@ -267,6 +268,17 @@ class Narrowing {
     }
     return true;
   }
+  // f16 ends at 6e-8 below: an epsilon that keeps a divisor from zero would be zero. What is computed of it up to the
+  // next product stays in f32, too.
+  bool holds_little(const Node& node) const {
+    if (narrow_ == DType::bf16) return false;
+    return std::ranges::any_of(node.inputs, [this](ValueId input) {
+      const Tensor* constant = graph_.constant(input);
+      if (!constant || constant->dtype() != DType::f32) return little_.contains(input);
+      const float largest = largest_of(*constant);
+      return largest > 0 && static_cast<float>(Half(largest)) == 0;
+    });
+  }
   // Attention computes in f32 too, on inputs that have been rounded already; its mask may have any type.
   bool attends_in_16_bits(const Node& node) {
     const size_t count = std::min<size_t>(node.inputs.size(), 6);
@@ -301,6 +313,10 @@ class Narrowing {
     if (!node.op->traits.elementwise && !node.op->traits.picks) return false;
     if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
     if (training_) return rounds_little(node);
+    if (holds_little(node)) {
+      little_.insert(node.outputs.begin(), node.outputs.end());
+      return false;
+    }
     return std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](ValueId input) { return is_narrow(input) && !graph_.constant(input); });
   }
@@ -385,9 +401,10 @@ class Narrowing {
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
   DType narrow_;
   bool for_gpu_, training_;
-  ValueMap<bool> runs_;  // depends on an input or on a state that is renewed
-  NodeMap<bool> heads_;  // products that stay in f32, and attention
-  NodeMap<bool> sums_;   // products of 16 bits that return f32
+  std::set<ValueId> little_;  // computed of a constant that would be zero in f16
+  ValueMap<bool> runs_;       // depends on an input or on a state that is renewed
+  NodeMap<bool> heads_;       // products that stay in f32, and attention
+  NodeMap<bool> sums_;        // products of 16 bits that return f32
 };
 
 }  // namespace

@@ -144,6 +144,30 @@ TEST(SetPrecision, Fp16StoresActivationsWhereTheTargetDoes) {
   EXPECT_EQ(n.graph.value(n.graph.outputs()[0].value).dtype, DType::f32);
 }
 
+// An epsilon that f16 has not, and what is computed of it up to the next product.
+TEST(SetPrecision, Fp16LeavesEpsilonsInF32) {
+  for (const float epsilon : {1e-8F, 1e-5F}) {
+    Net n;
+    const ValueId x = n.op("Relu", {n.op("MatMul", {n.input("x", {4, 16}), n.weight({16, 16}, 1)})});
+    const ValueId sum = n.op("Add", {x, n.b.constant(Tensor::scalar(epsilon))});
+    const ValueId share = n.op("Div", {x, sum});
+    n.output(n.op("MatMul", {share, n.weight({16, 8}, 2)}));
+    infer(n.graph);
+    widen_to_fp32(n.graph);
+    narrow_from_fp32(n.graph, Precision::fp16, {.device = Device::cuda});
+    infer(n.graph);
+    std::map<std::string_view, DType> types;  // of the last node of each op
+    for (const NodeId id : n.graph.order()) {
+      types[n.graph.node(id).op->name] = n.graph.value(n.graph.node(id).outputs[0]).dtype;
+    }
+    const DType expected = epsilon == 1e-8F ? DType::f32 : DType::f16;
+    EXPECT_EQ(types["Relu"], DType::f16);
+    EXPECT_EQ(types["Add"], expected);
+    EXPECT_EQ(types["Div"], expected);
+    EXPECT_EQ(types["MatMul"], DType::f16);
+  }
+}
+
 // For GPUs a product of one row has its weights in 16 bits and its row in f32; one of two rows, all in 16 bits. A head
 // in bf16 has nothing in 16 bits.
 TEST(SetPrecision, OneRowStaysInF32ForGpus) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "ir/infer.h"
 #include "passes/batch.h"
@@ -72,13 +73,18 @@ int64_t entries_of_a_slice(const Graph& whole, int64_t batch) {
 
 std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, int64_t entries, const PlanOptions& options) {
   Graph part = bound;
-  for (const ValueId id : part.inputs()) {
-    part.value(id).declared->front().size = -1;
-    bind_input(part, id, part.value(id).shape->with(0, entries));
-  }
   PassOptions passes = options.passes;
   passes.observe = {};  // the whole's were observed
-  part = optimised(std::move(part), passes);
+  try {
+    for (const ValueId id : part.inputs()) {
+      part.value(id).declared->front().size = -1;
+      bind_input(part, id, part.value(id).shape->with(0, entries));
+    }
+    part = optimised(std::move(part), passes);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::user) throw;
+    return {};  // the first dimension is open, but the model takes one size alone
+  }
   if (!runs_in_parts(whole, part, open_batch(bound), entries)) return {};
   return part;
 }

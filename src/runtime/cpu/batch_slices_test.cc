@@ -149,6 +149,18 @@ TEST(BatchSlices, NamedDimensionsAreCutToo) {
 }
 
 // The other sizes are timed once; later processes know the result.
+// The batch is open as the file has it, but a constant has it too.
+TEST(BatchSlices, ABatchThatTheModelFixesStaysWhole) {
+  Graph graph = empty_graph();
+  Builder b(graph, "", 26);
+  const ValueId x = graph.add_input("x", DType::f32, kRows);
+  graph.add_output(b.add("Add", {x, b.constant(random_tensor({13, 6, 16}, 1))}), "y");
+  EXPECT_FALSE(slice_of_batch(bound(graph, 13), graph, 7, {}));
+  for (const Tune tune : {Tune::off, Tune::full}) {
+    EXPECT_EQ(run(graph, 13, {.threads = 2, .tune = tune}).shape(), (Shape{13, 6, 16}));
+  }
+}
+
 TEST(BatchSlices, TimingKeepsTheSize) {
   const TempFolder folder;
   const std::string file = folder.file("tuning.json");
