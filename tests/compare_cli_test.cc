@@ -8,6 +8,7 @@
 #include "compare/test_faults.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
+#include "sparkpilot/builder.h"
 
 namespace sparkpilot {
 namespace compare_cli_test {
@@ -75,6 +76,31 @@ TEST_F(CompareCli, LimitsMakeItACheck) {
   EXPECT_EQ(run_program("compare " + policy() + " " + policy() + none).code, 0);
   EXPECT_EQ(run_program(quick + " --max-abs 0").code, 4);
   EXPECT_EQ(run_program(quick + " --max-relative-l2 0").code, 4);
+}
+
+// y = relu(x) of that many rows, or of an open number.
+void save_rows(const std::string& file, std::optional<int64_t> rows) {
+  Graph graph;
+  Builder b(graph);
+  const Dim height = rows ? Dim{.size = *rows} : Dim{.symbol = "rows"};
+  graph.add_output(b.add("Relu", {graph.add_input("x", DType::f32, std::vector<Dim>{height, {.size = 3}})}), "y");
+  save_onnx(graph, file);
+}
+
+// A size of a dimension that one model leaves open, of a model with the size and of one without.
+TEST_F(CompareCli, ADimensionOfOneModelAlone) {
+  const std::string open = folder.file("open.onnx"), fixed = folder.file("fixed.onnx");
+  save_rows(open, std::nullopt);
+  save_rows(fixed, 4);
+  for (const auto& [first, second] : {std::pair{open, fixed}, {fixed, open}}) {
+    const std::string words = "compare '" + first + "' '" + second + "' --no-time --threads 1 --max-abs 0 --dim ";
+    const ProgramResult result = run_program(words + "rows=4");
+    EXPECT_EQ(result.code, 0) << result.err;
+    const ProgramResult bisect =
+        run_program("compare '" + first + "' '" + second + "' --bisect --threads 1 --dim rows=4");
+    EXPECT_EQ(bisect.code, 0) << bisect.err;
+    expect_usage_error(words + "batch=4", "no input has an open dimension named \"batch\"");
+  }
 }
 
 TEST_F(CompareCli, BisectNamesTheNode) {

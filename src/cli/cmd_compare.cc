@@ -1,14 +1,17 @@
 // sparkpilot compare: models, precisions or thread counts on the same inputs.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "base/with_file.h"
 #include "bench/samples.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
@@ -130,6 +133,23 @@ std::vector<Variant> all_variants(const Program& program, const CompareFlags& fl
   return variants;
 }
 
+// A size of --dim is for those of several models that leave a dimension of that name open.
+void keep_own_dimensions(std::vector<Variant>& variants) {
+  std::map<fs::path, std::set<std::string>> open;
+  for (const Variant& variant : variants) open[variant.file];
+  if (open.size() < 2 || variants[0].session.dims.empty()) return;
+  std::set<std::string> anywhere;
+  for (auto& [file, own] : open) {
+    with_file(file, [&] { own = open_dimensions(load_model(file)); });
+    anywhere.insert(own.begin(), own.end());
+  }
+  for (Variant& variant : variants) {
+    std::erase_if(variant.session.dims, [&](const auto& dim) {
+      return anywhere.contains(dim.first) && !open[variant.file].contains(dim.first);
+    });
+  }
+}
+
 // The first model's graph, with the sizes and outputs that the flags ask for.
 Graph file_graph(const CompareFlags& flags, const Variant& variant) {
   Graph graph = load_model(variant.file);
@@ -239,7 +259,8 @@ int route(const Program& program, const CompareFlags& flags, const DriveLimits& 
 }
 
 int compare_files(const Program& program, const CompareFlags& flags) {
-  const std::vector<Variant> variants = all_variants(program, flags);
+  std::vector<Variant> variants = all_variants(program, flags);
+  keep_own_dimensions(variants);
   const bool any_int8 = std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return v.int8; });
   if (!flags.calibrate.empty() && !any_int8) fail("--calibrate is for --precision int8, which is not given");
   if (flags.bisect) return bisect(program, flags, variants);

@@ -73,8 +73,9 @@ void check_alike(const Graph& graph, const std::map<std::string, Shape>& shapes)
   }
 }
 
-// "batch, time"
-std::string open_names(const Graph& graph) {
+}  // namespace
+
+std::set<std::string> open_dimensions(const Graph& graph) {
   std::set<std::string> names;
   for (const ValueId id : graph.inputs()) {
     const Value& input = graph.value(id);
@@ -83,10 +84,8 @@ std::string open_names(const Graph& graph) {
       if (dim.size < 0 && !dim.symbol.empty()) names.insert(dim.symbol);
     }
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return names;
 }
-
-}  // namespace
 
 std::string declared_text(const std::vector<Dim>& dims) {
   std::string out;
@@ -102,9 +101,9 @@ void fix_dimensions(Graph& graph, const std::map<std::string, int64_t>& dims,
   for (const auto& [symbol, size] : dims) {
     if (size < 0) fail("dimension \"{}\" cannot be {}", symbol, size);
     if (symbol.empty() || !fix_named(graph, symbol, size)) {
-      const std::string open = open_names(graph);
+      const std::set<std::string> open = open_dimensions(graph);
       fail("no input has an open dimension named \"{}\"{}", symbol,
-           open.empty() ? ", nor any with a name" : "; there are: " + open);
+           open.empty() ? ", nor any with a name" : fmt::format("; there are: {}", fmt::join(open, ", ")));
     }
   }
   check_alike(graph, shapes);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace sparkpilot {
 
 // The declared dimensions as text: "[batch, 3, ?]".
 std::string declared_text(const std::vector<Dim>& dims);
+
+// The names of the dimensions that inputs leave open.
+std::set<std::string> open_dimensions(const Graph& graph);
 
 // Fixes open dimensions: `dims` by their names, `shapes` the whole shape of an input by its name. If a shape gives a
 // size to a named dimension, that dimension has this size everywhere, in the declared outputs too. Afterwards, inputs

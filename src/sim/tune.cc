@@ -82,7 +82,7 @@ class Proposals {
     }
   }
 
-  // Empty: there are no more, for this reason.
+  // Empty: there are no more; CMA-ES says why.
   std::optional<std::vector<double>> next(std::string& why) {
     std::vector<double> at;
     if (options_.search == Search::grid) {
@@ -91,7 +91,7 @@ class Proposals {
         at.push_back(points_ == 1 ? 0.5 : static_cast<double>(rest % points_) / static_cast<double>(points_ - 1));
         rest /= points_;
       }
-      if (rest > 0) return why = "the grid is complete", std::nullopt;
+      if (rest > 0) return std::nullopt;
     } else if (options_.search == Search::random) {
       for (size_t i = 0; i < options_.ranges.size(); ++i) at.push_back(random_.uniform());
     } else {
@@ -136,6 +136,27 @@ std::optional<Trial> parse_trial(const std::string& line, size_t values) {
   } catch (const nlohmann::json::exception&) {
     return {};
   }
+}
+
+// Some 120 characters of a text around the place where it begins to differ from another.
+std::string around(const std::string& text, std::ptrdiff_t differs) {
+  constexpr size_t kShown = 120;
+  const auto from = static_cast<size_t>(std::max<std::ptrdiff_t>(differs - 40, 0));
+  return (from > 0 ? "..." : "") + text.substr(from, kShown) + (text.size() > from + kShown ? "..." : "");
+}
+
+// In what the first line of a journal is of another search than that of `head`.
+std::string difference(const std::string& line, const std::string& head) {
+  const Json theirs = parse_json_or_discard(line), ours = parse_json(head);
+  const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : json_text(value); };
+  std::string key = "first line", their = line, our = head;
+  for (const auto& [name, value] : ours.items()) {
+    if (!theirs.is_object() || !theirs.contains(name) || theirs[name] == value) continue;
+    key = name, their = text(theirs[name]), our = text(value);
+    break;
+  }
+  const auto differs = std::ranges::mismatch(their, our).in1 - their.begin();
+  return fmt::format(R"(its {} is "{}", expected "{}")", key, around(their, differs), around(our, differs));
 }
 
 // Lines are in the file when add() returns.
@@ -242,10 +263,7 @@ JournalText parse_journal(const std::string& text, const TuneOptions& options, c
     at = end + 1;
     if (++number == 1) {
       if (line == head) continue;
-      const auto differs = std::ranges::mismatch(line, head).in1 - line.begin();
-      const auto from = static_cast<size_t>(std::max<std::ptrdiff_t>(differs - 40, 0));
-      fail(R"({}:1: is of another search: "{}", expected "{}")", name, line.substr(from, 120),
-           head.substr(std::min(from, head.size()), 120));
+      fail("{}:1: is of another search: {}", name, difference(line, head));
     }
     std::optional<Trial> trial = parse_trial(line, options.ranges.size());
     if (!trial) fail("{}:{}: expected a trial of {} values", name, number, options.ranges.size());
@@ -266,7 +284,7 @@ TuneResult tune(const TuneOptions& options, const std::function<double(const std
   Journal file(journal, options, resume);
   Proposals proposals(options);
   TuneResult out;
-  out.ended = "trials";
+  out.ended = options.search == Search::grid ? "the grid is complete" : "trials";
   while (std::ssize(out.trials) < options.trials) {
     if (stop != nullptr && stop->load()) {
       out.ended = "stopped";

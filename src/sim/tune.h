@@ -48,7 +48,7 @@ struct TuneResult {
   std::vector<Trial> trials;
   std::optional<size_t> best;  // the first with the least cost
   int64_t resumed = 0;         // trials that came from the journal
-  std::string ended;           // "trials", "stopped", or why CMA-ES ended
+  std::string ended;           // "trials", "stopped", "the grid is complete", or why CMA-ES ended
 };
 
 // `cost` is called once for each trial, one after the other; NaN and infinite costs count as none. `stop` ends the

@@ -44,6 +44,7 @@ TEST(Tune, EverySearchFindsTheValley) {
   EXPECT_EQ(grid.trials[16].values, (Values{1, 1}));
   EXPECT_NEAR(grid.trials[17].values[1], std::pow(1000, 1.0 / 16), 1e-12);
   EXPECT_LT(*grid.trials[*grid.best].cost, 1.1);
+  EXPECT_EQ(tune(options_of(Search::grid, 289), valley).ended, "the grid is complete");
 }
 
 TEST(Tune, StaysInRangesAndFindsTheirEnds) {
@@ -107,10 +108,14 @@ TEST(Tune, JournalsOfOtherSearchesAreRefused) {
   tune(options_of(Search::random, 5), valley, file);
   const auto error = [&](const TuneOptions& options) { return error_of([&] { tune(options, valley, file, true); }); };
   EXPECT_NE(error_of([&] { tune(options_of(Search::random, 5), valley, file); }).find("--resume"), std::string::npos);
-  EXPECT_NE(error(options_of(Search::cma_es, 5)).find("another search"), std::string::npos);
+  EXPECT_TRUE(error(options_of(Search::cma_es, 5))
+                  .ends_with(R"(:1: is of another search: its search is "random", expected "cma-es")"));
   TuneOptions other = options_of(Search::random, 5);
   other.objective = "hill";
-  EXPECT_NE(error(other).find("hill"), std::string::npos);
+  EXPECT_TRUE(error(other).ends_with(R"(its objective is "valley", expected "hill")")) << error(other);
+  other.objective = "valley" + std::string(200, ',') + "hill";
+  const std::string cut = "its objective is \"valley\", expected \"valley" + std::string(114, ',') + "...\"";
+  EXPECT_TRUE(error(other).ends_with(cut)) << error(other);
   std::ofstream(file, std::ios::app) << "{\"values\": [1, \"x\"], \"cost\": 1}\n";
   EXPECT_NE(error(options_of(Search::random, 9)).find(":7: expected a trial of 2 values"), std::string::npos);
   const std::string text = read_text(file), head = text.substr(0, text.find('\n') + 1);
