@@ -272,18 +272,37 @@ TEST_F(DriveCli, EarlierResultsAreWrittenOverAndResumed) {
   expect_refused(drive(out(), out()), "holds the recording that is driven");
 }
 
-TEST_F(DriveCli, AnOutputWithoutTheRightToWriteIsRefused) {
-  std::string as_nobody;
-  if (getuid() == 0) {
-    as_nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
-    fs::permissions(shared->path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
-    fs::permissions(folder.path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
-    if (std::system((as_nobody + " '" SPARKPILOT_PROGRAM "' version >/dev/null 2>&1").c_str()) != 0)
-      GTEST_SKIP() << "the program cannot be run as another user than root";
-  } else {
-    fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+// What runs the program as a user whose rights count, who may read the tests' folders; empty if it is one already.
+std::string as_nobody(std::initializer_list<fs::path> readable) {
+  if (getuid() != 0) return "";
+  for (const fs::path& path : readable) {
+    fs::permissions(path, fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
   }
-  const ProgramResult result = run_program(words(route(), out()) + "--no-overlay", as_nobody);
+  return "setpriv --reuid 65534 --regid 65534 --clear-groups";
+}
+
+bool runs(const std::string& as) {
+  return std::system((as + " '" SPARKPILOT_PROGRAM "' version >/dev/null 2>&1").c_str()) == 0;
+}
+
+// Its segment is not missing, nor is the route without one.
+TEST_F(DriveCli, ASegmentThatMayNotBeReadIsNamed) {
+  make_segment(out("route"), 2, 0);
+  const std::string as = as_nobody({folder.path(), out("route")});
+  if (!runs(as)) GTEST_SKIP() << "the program cannot be run as another user than root";
+  const fs::path segment = fs::directory_iterator(out("route"))->path();
+  fs::permissions(segment, fs::perms::owner_all);
+  if (getuid() != 0) fs::permissions(segment, fs::perms::none);
+  const ProgramResult result = run_program("route info " + in_quotes(out("route")), as);
+  fs::permissions(segment, fs::perms::owner_all);
+  expect_refused(result, segment.string() + ": Permission denied");
+}
+
+TEST_F(DriveCli, AnOutputWithoutTheRightToWriteIsRefused) {
+  const std::string as = as_nobody({shared->path(), folder.path()});
+  if (!runs(as)) GTEST_SKIP() << "the program cannot be run as another user than root";
+  if (getuid() != 0) fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  const ProgramResult result = run_program(words(route(), out()) + "--no-overlay", as);
   fs::permissions(folder.path(), fs::perms::owner_all, fs::perm_options::add);
   expect_refused(result, out().string());
   EXPECT_NE(result.err.find("Permission denied"), std::string::npos) << result.err;

@@ -305,6 +305,11 @@ class DriveRun {
   void compare_with_reference() {
     drives_ = {std::move(*reference_), result_of(route_, options_, report_.result)};
     drive::leave_out_unasked(route_, options_, drives_[1].models, drives_[0].models);
+    if (flags_.reference == "recorded") {  // judged beside ours
+      for (const drive::FrameResult& ours : drives_[1].frames) {
+        std::ranges::copy(ours.recorded_errors, drives_[0].frames.emplace_back(ours).errors);
+      }
+    }
     page_ = compare_read(drives_, limits_);
     write_page(program_, *page_, {.folder = options_.out, .stop = options_.stop});
     const auto& fields = *page_->others[0].fields;

@@ -20,7 +20,7 @@ constexpr size_t kMoments = 10;
 
 Json json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-Json drive_json(const compare::Drive& drive, const compare::DrivingTerms& of) {
+Json drive_json(const compare::Drive& drive, const compare::DrivingTerms& of, const compare::AgainstDrive& errors) {
   Json terms = Json::array(), decisions = Json::array(), against = Json::array();
   for (const compare::Term& term : of.terms) {
     terms.push_back({{"name", term.name},
@@ -36,7 +36,7 @@ Json drive_json(const compare::Drive& drive, const compare::DrivingTerms& of) {
     decisions.push_back(
         {{"name", d.name}, {"frames", d.frames}, {"flips", d.flips.size()}, {"flipped_frames", d.flips}});
   }
-  for (const drive::PlanErrorSummary& s : drive.against_drive) {
+  for (const drive::PlanErrorSummary& s : errors) {
     against.push_back({{"horizon_s", s.horizon}, {"frames", s.count}, {"distance_mean_m", json(s.distance_mean)}});
   }
   return {{"name", drive.name},
@@ -152,9 +152,13 @@ compare::ComparisonPage compare_read(const std::vector<compare::Drive>& drives, 
 }
 
 Json to_json(const compare::ComparisonPage& page) {
-  Json document{{"drives", Json::array({drive_json(*page.first, {})})}};
-  for (const compare::ComparedDrive& one : page.others) {
-    Json& row = document["drives"].emplace_back(drive_json(*one.drive, one.terms));
+  std::vector<const compare::Drive*> drives{page.first};
+  for (const compare::ComparedDrive& one : page.others) drives.push_back(one.drive);
+  const std::vector<compare::AgainstDrive> errors = compare::against_drive(drives);
+  Json document{{"drives", Json::array({drive_json(*page.first, {}, errors[0])})}};
+  for (size_t i = 0; i < page.others.size(); ++i) {
+    const compare::ComparedDrive& one = page.others[i];
+    Json& row = document["drives"].emplace_back(drive_json(*one.drive, one.terms, errors[i + 1]));
     if (one.fields) row["fields"] = drive::to_json(*one.fields);
   }
   document["beyond_limits"] = page.beyond;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -226,14 +227,37 @@ Drive read_recorded(const drive::Route& route, const std::function<void(const st
     if (!route.log(segment).empty()) add_log(out, route.log(segment), note);
   }
   if (out.models.empty()) fail("recorded: the route's logs hold no modelV2");
-  out.against_drive = drive::summarize_errors({}, false);
+  return out;
+}
+
+std::vector<AgainstDrive> against_drive(std::span<const Drive* const> drives) {
+  std::vector<std::vector<drive::FrameResult>> frames;
+  for (const Drive* drive : drives) frames.push_back(drive->frames);
+  for (size_t h = 0; h < drive::kHorizons; ++h) {
+    std::map<uint32_t, size_t> drives_with;  // an error, by frame
+    size_t judged = 0;
+    for (const auto& one : frames) {
+      std::set<uint32_t> ids;
+      for (const drive::FrameResult& frame : one) {
+        if (frame.errors[h]) ids.insert(frame.frame_id);
+      }
+      for (const uint32_t id : ids) ++drives_with[id];
+      judged += !ids.empty();
+    }
+    for (auto& one : frames) {
+      for (drive::FrameResult& frame : one) {
+        if (frame.errors[h] && drives_with[frame.frame_id] < judged) frame.errors[h].reset();
+      }
+    }
+  }
+  std::vector<AgainstDrive> out;
+  for (const auto& one : frames) out.push_back(drive::summarize_errors(one, false));
   return out;
 }
 
 Drive read_drive(const fs::path& from, const std::function<void(const std::string&)>& note, const Only& only) {
   if (!fs::exists(from)) fail("{}: no such file or folder", from.string());
   Drive out{.name = from.string(), .route = {}, .recordings = {}, .models = {}};
-  std::vector<drive::FrameResult> frames;
   if (fs::is_directory(from)) {
     const drive::Route route = drive::find_route(from.string());
     out.route = route.name;
@@ -245,7 +269,7 @@ Drive read_drive(const fs::path& from, const std::function<void(const std::strin
         if (result.left_out || (!only.run.empty() && result.run != only.run)) continue;
         runs.insert(result.run);
         if (!result.log.empty()) out.recordings.push_back(fs::absolute(result.log).parent_path());
-        frames.insert(frames.end(), result.frames.begin(), result.frames.end());
+        out.frames.insert(out.frames.end(), result.frames.begin(), result.frames.end());
       } else {
         if (!only.run.empty()) continue;
         out.recordings.push_back(segment->folder);
@@ -257,7 +281,6 @@ Drive read_drive(const fs::path& from, const std::function<void(const std::strin
     add_log(out, from, note);
   }
   if (out.models.empty()) fail("{}: holds no modelV2", from.string());
-  out.against_drive = drive::summarize_errors(frames, false);
   return out;
 }
 

@@ -66,9 +66,13 @@ struct Drive {
   std::vector<std::filesystem::path> recordings;  // folders of the segments that were driven, as far as known
   std::vector<drive::ModelRecord> models;
   std::vector<drive::DriverRecord> drivers = {};
-  // Its plan against the path that was driven, from its segment.json files; no frames if it has none.
-  std::array<drive::PlanErrorSummary, drive::kHorizons> against_drive = {};
+  std::vector<drive::FrameResult> frames = {};  // of its segment.json files
 };
+
+// Each drive's plan against the path that was driven, at each horizon over the frames in which all drives have an error
+// there that have one in any.
+using AgainstDrive = std::array<drive::PlanErrorSummary, drive::kHorizons>;
+std::vector<AgainstDrive> against_drive(std::span<const Drive* const> drives);
 
 // Which segments of a drive's folder are read.
 struct Only {

@@ -211,5 +211,31 @@ TEST(ReadDrive, OfOneRunAndRoute) {
   EXPECT_EQ(frames({.route = &route}), (Ids{0, 1})) << "a folder that counts in another way";
 }
 
+// Of a drive with a limit and a whole one, only what both were judged on.
+TEST(AgainstDrive, IsOfTheFramesOfAll) {
+  const auto drive_of = [](uint32_t count, float error) {
+    Drive drive{.name = "a", .route = {}, .recordings = {}, .models = {}};
+    for (uint32_t id = 0; id < count; ++id) {
+      drive::FrameResult& frame = drive.frames.emplace_back();
+      frame.frame_id = id;
+      frame.errors[0] = drive::PlanError{error + static_cast<float>(id), 0, 0};
+      if (id != 1) frame.errors[1] = frame.errors[0];
+    }
+    return drive;
+  };
+  const Drive whole = drive_of(10, 1), some = drive_of(3, 2), none = drive_of(0, 0);
+  const std::vector<const Drive*> drives{&whole, &none, &some};
+  const std::vector<AgainstDrive> errors = against_drive(drives);
+  ASSERT_EQ(errors.size(), 3U);
+  EXPECT_EQ(errors[0][0].count, 3);
+  EXPECT_DOUBLE_EQ(*errors[0][0].distance_mean, 2);
+  EXPECT_DOUBLE_EQ(*errors[2][0].distance_mean, 3);
+  EXPECT_EQ(errors[0][1].count, 2);
+  EXPECT_EQ(errors[1][0].count, 0);
+  EXPECT_EQ(errors[2][2].count, 0);
+  const std::vector<const Drive*> alone{&whole};
+  EXPECT_EQ(against_drive(alone)[0][0].count, 10);
+}
+
 }  // namespace
 }  // namespace sparkpilot::compare

@@ -232,14 +232,14 @@ Rows decisions_table(const DrivingTerms& terms) {
 }
 
 Rows against_drive_table(const std::vector<const Drive*>& drives) {
+  const std::vector<AgainstDrive> summaries = against_drive(drives);
   Rows rows{{"plan against the drive, m"}};
-  for (const drive::PlanErrorSummary& s : drives[0]->against_drive)
-    rows[0].push_back(fmt::format("{:.0f} s", s.horizon));
+  for (const drive::PlanErrorSummary& s : summaries[0]) rows[0].push_back(fmt::format("{:.0f} s", s.horizon));
   bool any = false;
-  for (const Drive* drive : drives) {
+  for (size_t i = 0; i < drives.size(); ++i) {
     std::vector<std::string>& row = rows.emplace_back();
-    row.push_back(drive->name);
-    for (const drive::PlanErrorSummary& s : drive->against_drive) {
+    row.push_back(drives[i]->name);
+    for (const drive::PlanErrorSummary& s : summaries[i]) {
       any |= s.count > 0;
       row.push_back(to_text(s.distance_mean));
     }
@@ -268,7 +268,8 @@ std::string to_html(const ComparisonPage& what) {
   }
   if (const Rows against = against_drive_table(drives); !against.empty()) {
     page.section("Against the path that was driven");
-    add_table(page, against, "Mean distance. The driver's path is not the only right one.");
+    add_table(page, against,
+              "Mean distance, in frames in which all have one. The driver's path is not the only right one.");
   }
   for (const ComparedDrive& other : what.others) add_moments(page, other, time);
   for (const ComparedDrive& other : what.others) add_fields(page, other);

@@ -62,10 +62,28 @@ struct CameraStream::Impl {
     if (thread.joinable()) thread.join();
   }
 
+  // The index's entry of a picture: by its number in the video and, where its container has the time at which it was
+  // taken, as a device's qcamera.ts has, by that: pictures before it may be lost.
+  const IndexedFrame* mark_of(int64_t at, std::optional<int64_t> time) {
+    const IndexedFrame* numbered = mark_of(at);
+    if (!time || index.empty() || (numbered && is_at(*numbered, *time))) return numbered;
+    const auto found = std::ranges::find_if(index, [&](const IndexedFrame& frame) { return is_at(frame, *time); });
+    if (found == index.end()) return numbered;
+    ++counts.by_time;
+    return &*found;
+  }
+
+  // MPEG-TS counts 33 bits of 1/90000 s.
+  static bool is_at(const IndexedFrame& frame, int64_t time) {
+    constexpr double kTurn = static_cast<double>(int64_t{1} << 33) / 90000 * 1e9, kNear = 1e5;
+    return std::abs(std::remainder(static_cast<double>(frame.timestamp_eof) - static_cast<double>(time), kTurn)) <
+           kNear;
+  }
+
   const IndexedFrame* mark_of(int64_t at) {
     if (index.empty()) {
-      made_up = {static_cast<uint32_t>(at), static_cast<uint32_t>(at), start_ns + static_cast<uint64_t>(at) * kFrameNs,
-                 start_ns + static_cast<uint64_t>(at) * kFrameNs};
+      const uint64_t time = start_ns + static_cast<uint64_t>(at) * kFrameNs;
+      made_up = {options.first_id + static_cast<uint32_t>(at), static_cast<uint32_t>(at), time, time};
       return &made_up;
     }
     const auto found = std::lower_bound(index.begin(), index.end(), at,
@@ -81,11 +99,12 @@ struct CameraStream::Impl {
         counts.ended = true;
         break;
       }
-      const IndexedFrame* mark = mark_of(reader.index());
-      if (mark == nullptr) {
+      const IndexedFrame* mark = mark_of(reader.index(), reader.time());
+      if (mark == nullptr || (last && mark->index <= *last)) {
         ++counts.unknown_to_index;
         continue;
       }
+      last = mark->index;
       ++counts.frames;
       PreparedFrame frame = fresh();
       prepare(*mark, frame);
@@ -141,6 +160,7 @@ struct CameraStream::Impl {
   Scaler scaler;
   uint64_t start_ns;
   IndexedFrame made_up;
+  std::optional<uint32_t> last;  // index of the frame before
   StreamCounts counts;
   BoundedQueue<PreparedFrame> queue;
   std::mutex spare_mutex;

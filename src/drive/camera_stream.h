@@ -32,6 +32,7 @@ struct StreamOptions {
   Sampling sampling = Sampling::bilinear;
   int decode_threads = 1;
   int64_t first = 0;                        // index of the first frame to deliver
+  uint32_t first_id = 0;                    // of the first frame where the log has no index
   std::optional<Vector3> calibration = {};  // the one before the log's first
   size_t depth = 4;                         // frames in the queue
 };
@@ -39,15 +40,16 @@ struct StreamOptions {
 // Counts for the summary.
 struct StreamCounts {
   int64_t frames = 0, unknown_to_index = 0, undecodable = 0;
-  bool ended = false;  // the whole video was read
-  double busy_ms = 0;  // of decoding and preparing
+  int64_t by_time = 0;  // whose time says that they are others than their number in the video does
+  bool ended = false;   // the whole video was read
+  double busy_ms = 0;   // of decoding and preparing
   std::string damage = {};
 };
 
 class CameraStream {
  public:
-  // `index` may be empty: frames are then numbered from 0, 50 ms apart, beginning at `start_ns`. `timeline` must
-  // outlive the stream. Fails (user) if the video cannot be opened.
+  // `index` may be empty: frames are then numbered from `first_id` on, 50 ms apart, beginning at `start_ns`. `timeline`
+  // must outlive the stream. Fails (user) if the video cannot be opened.
   CameraStream(std::filesystem::path video, const Camera& camera, const std::vector<IndexedFrame>& index,
                const Timeline& timeline, const StreamOptions& options, uint64_t start_ns = 0);
   ~CameraStream();

@@ -267,7 +267,12 @@ class RouteDrive {
     job.progress = [&](int64_t done) { tell(segment, frames_before + done, start, done); };
     std::vector<SegmentResult> results = run_segment(job, state_);
     frames_ += std::ssize(results[0].frames);
-    driven_before_ = i;
+    if (options_.limit > 0 && std::ssize(results[0].frames) >= options_.limit) {
+      driven_before_.reset();
+      state_.last_frame_id.reset();  // what is behind the limit is not lost
+    } else {
+      driven_before_ = i;
+    }
     for (size_t m = 0; m < models_.size(); ++m) {
       SegmentResult& result = results[m];
       result.name = segment_folder(route_, segment);
@@ -292,7 +297,7 @@ class RouteDrive {
     if (!options_.progress) return;
     const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
     DriveProgress progress{segment_folder(route_, segment), frame};
-    const int64_t each = options_.limit > 0 ? options_.limit : 1200;
+    const int64_t each = options_.limit > 0 ? options_.limit : kSegmentFrames;
     progress.frames = std::max(frame, each * todo_);
     progress.frames_per_second = static_cast<double>(done) / std::max(seconds, 1e-6);
     progress.seconds_left = static_cast<double>(progress.frames - frame) / std::max(progress.frames_per_second, 1e-6);

@@ -97,6 +97,48 @@ TEST_F(DriveTest, FewerFramesThanTheIndexNames) {
   EXPECT_TRUE(has_note(result, "3 frames fewer")) << fmt::format("{}", result.notes.size());
 }
 
+// A device stamps the pictures of qcamera.ts with their timestampEof. Without such stamps the end is taken for lost.
+TEST_F(DriveTest, PicturesWithTheirTimesAreFoundWhereOthersAreLost) {
+  write_log(0, frames(0, 10));
+  options_.qcamera = true;
+  options_.models = {};
+  const auto ids_of = [&](int64_t first) {
+    VideoWriter writer(segment(0) / "qcamera.ts", {.width = kWidth, .height = kHeight, .first = first});
+    for (int i = 4; i < 10; ++i) writer.write(picture(i).view());
+    writer.commit();
+    const SegmentResult result = drive().segments.at(0);
+    std::vector<uint32_t> ids;
+    for (const FrameResult& frame : result.frames) ids.push_back(frame.frame_id);
+    const bool timed = ids.front() == 4;
+    EXPECT_TRUE(has_note(result, timed ? "4 frames fewer than the log's index names; 6 are placed by their times"
+                                       : "4 frames fewer than the log's index names, taken for the last ones"));
+    return ids;
+  };
+  EXPECT_EQ(ids_of(0), frames(0, 6));
+  EXPECT_EQ(ids_of((kStart / kFrame) + 5), frames(4, 6));
+}
+
+TEST_F(DriveTest, AnotherSegmentsLogIsTold) {
+  write_video(segment(3) / "fcamera.hevc", 4);
+  write_log(1, frames(24, 4));
+  fs::rename(segment(1) / "rlog.zst", segment(3) / "rlog.zst");
+  EXPECT_TRUE(has_note(drive().segments.at(0), "by its log it is segment 1"));
+}
+
+// No two segments have frames of the same number.
+TEST_F(DriveTest, FramesWithoutAnIndexAreNumberedBySegments) {
+  for (const int n : {0, 2}) {
+    write_video(segment(n) / "fcamera.hevc", 3);
+    write_log(n, {});
+  }
+  std::vector<uint32_t> ids;
+  for (const SegmentResult& result : drive().segments) {
+    for (const FrameResult& frame : result.frames) ids.push_back(frame.frame_id);
+    EXPECT_TRUE(has_note(result, fmt::format("frames are numbered from {}", ids[ids.size() - 3])));
+  }
+  EXPECT_EQ(ids, (std::vector<uint32_t>{0, 1, 2, 2400, 2401, 2402}));
+}
+
 TEST_F(DriveTest, FramesThatTheIndexDoesNotKnowAreLeftOut) {
   write_video(segment(0) / "fcamera.hevc", 9);
   write_log(0, frames(0, 6));
@@ -197,6 +239,12 @@ TEST_F(DriveTest, StateReachesBackOverShortSegments) {
       EXPECT_EQ(first_difference(messages(options_.out / name), messages(alone / name)), "") << "segment " << name;
     }
   }
+  // With a limit the model has seen what lies between: the messages are those of the whole run.
+  const std::vector<ModelRecord> some = read_models(folder_ / "alone13"), all = read_models(folder_ / "alone0");
+  EXPECT_LT(some.size(), all.size());
+  const ModelComparison same = compare_models(some, all);
+  EXPECT_EQ(same.frames, std::ssize(some));
+  for (const FieldComparison& field : same.fields) EXPECT_EQ(field.max.value_or(0), 0) << field.name;
 }
 
 // A gap resets the state: a run that drove the segments before it gives the same results as one that begins after it.

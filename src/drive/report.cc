@@ -205,7 +205,6 @@ void leave_out_unasked(const Route& route, const DriveOptions& options, std::spa
   if (std::none_of(reference.begin(), reference.end(), lacking)) return;
   uint32_t first = 0;
   std::set<uint32_t> asked;  // with a limit
-  bool cut = false;          // the segment before had more frames than the limit
   for (size_t s = 0; s < route.segments.size() && (s == 0 || options.limit > 0); ++s) {
     const Segment& segment = route.segments[s];
     try {
@@ -213,12 +212,10 @@ void leave_out_unasked(const Route& route, const DriveOptions& options, std::spa
       const std::vector<IndexedFrame>& index = road_index(segment, log, options);
       if (index.empty() && route.log(segment).empty()) return;  // which frames it has is not known
       if (s == 0 && !index.empty()) first = index.front().frame_id;
-      // The first frame behind those that were left out has no message (DriveState::leave_out_rest).
-      for (int64_t i = cut && follows(route, s) ? 1 : 0; i < options.limit; ++i) {
-        if (index.empty()) asked.insert(static_cast<uint32_t>(i));
+      for (int64_t i = 0; i < options.limit; ++i) {
+        if (index.empty()) asked.insert(segment.first_frame_id() + static_cast<uint32_t>(i));
         else if (i < std::ssize(index)) asked.insert(index[static_cast<size_t>(i)].frame_id);
       }
-      cut = std::ssize(index) > options.limit;
     } catch (const CannotDrive&) {
       return;
     }

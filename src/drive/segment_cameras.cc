@@ -9,7 +9,6 @@ namespace sparkpilot::drive {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kSegmentFrames = 1200;    // one minute
 constexpr uint64_t kSyncNs = 25'000'000;    // frames of two cameras at most this far apart belong together
 constexpr uint64_t kStaleNs = 100'000'000;  // how old a wide camera's picture may be: one or two frames are missing
 
@@ -75,6 +74,7 @@ StreamOptions SegmentCameras::stream_options(const std::optional<Vector3>& calib
   StreamOptions stream;
   stream.decode_threads = job_.shares.decode;
   stream.first = job_.first;
+  stream.first_id = job_.segment->first_frame_id();
   stream.calibration = calibration;
   if (!recorded_only()) {
     stream.sampling = options().sampling.value_or(job_.lanes[0].model->contract().sampling);
@@ -170,7 +170,7 @@ void SegmentCameras::finish(SegmentResult& result) {
   if (driver_)
     add_camera({"driver", segment.driver_video, log.driver, *driver_, driver_next_.has_value()}, driver_ms, result);
   if (index().empty()) {
-    say("no encode index in the log: frames are numbered from 0, 50 ms apart{}",
+    say("no encode index in the log: frames are numbered from {}, 50 ms apart{}", segment.first_frame_id(),
         log.first_moment ? ", from the log's first carState or roadCameraState on" : "");
   }
   result.notes.insert(result.notes.end(), notes_.begin(), notes_.end());
@@ -190,7 +190,9 @@ void SegmentCameras::add_camera(const Driven& camera, double& ms, SegmentResult&
   }
   const int64_t short_of = indexed - counts.frames - job_.first;
   if (result.complete && counts.ended && !camera.left && options().limit == 0 && indexed > 0 && short_of > 0) {
-    say("{}: {} frames fewer than the log's index names", file, short_of);
+    say("{}: {} frames fewer than the log's index names{}", file, short_of,
+        counts.by_time > 0 ? fmt::format("; {} are placed by their times", counts.by_time)
+                           : ", taken for the last ones");
   }
 }
 

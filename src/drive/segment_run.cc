@@ -20,6 +20,7 @@
 #include "route/contract/temporal.h"
 #include "route/log/driven_path.h"
 #include "route/log/plan_error.h"
+#include "route/log/segments.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot::drive {
@@ -120,7 +121,6 @@ class SegmentRun {
       if (job_.progress) job_.progress(done_);
       if (options_.limit > 0 && done_ >= options_.limit) {
         complete_ = true;
-        state_.leave_out_rest(road_index(*job_.segment, *job_.timeline, options_));
         break;
       }
     }
@@ -130,8 +130,9 @@ class SegmentRun {
       lane.output.finish(result);
       fit_to_drive(result, lane.output.records());
       if (lane.wrong_plans > 0) {
-        result.notes.push_back(fmt::format("the plan is not finite in {} of {}: these are not valid and not judged",
-                                           lane.wrong_plans, count_of(lane.plans, "frame")));
+        result.notes.push_back(fmt::format(
+            "the plan is not finite in {} of {}: these are not valid, nor judged where its path or heading is not",
+            lane.wrong_plans, count_of(lane.plans, "frame")));
       }
       result.stages.infer_ms = done_ ? static_cast<double>(lane.infer_ns) * 1e-6 / static_cast<double>(done_) : 0;
     }
@@ -154,9 +155,8 @@ class SegmentRun {
   void step(std::deque<Lane>& lanes, PreparedFrame frame) {
     const IndexedFrame mark = frame.mark;
     const PreparedFrame* wide = cameras_.wide_at(mark);
-    const int64_t dropped = state_.lost_before(mark.frame_id);
-    const int64_t lost = std::max<int64_t>(dropped, std::exchange(state_.gap, false) ? 1 : 0);
-    dropped_ += dropped;
+    const int64_t lost = state_.lost_before(mark.frame_id);
+    dropped_ += lost;
     std::vector<OutputFrame> outs(lanes.size());
     for (OutputFrame& out : outs) {
       out.frame_id_extra = wide ? wide->mark.frame_id : mark.frame_id;
@@ -230,6 +230,11 @@ class SegmentRun {
     if (log.unreadable > 0) say(fmt::format("{} events of the log could not be read", log.unreadable));
     if (log.bad_calibrations > 0)
       say(fmt::format("{} calibrations of the log are not three finite numbers", log.bad_calibrations));
+    const std::string name = job_.segment->folder.filename().string();
+    const bool numbered = segment_number(name) || split_segment_name(name);
+    if (numbered && log.segment.value_or(0) > 0 && *log.segment != job_.segment->number) {
+      say(fmt::format("by its log it is segment {}", *log.segment));
+    }
     if (log.calibration.empty() && !state_.calibration) say("no calibration in the log: zero angles were used");
     for (SegmentResult& result : results) {
       result.cameras = shared.cameras;
@@ -276,12 +281,6 @@ int64_t DriveState::lost_before(uint32_t frame_id) {
   dropped += kDropFilter * (static_cast<double>(std::min<int64_t>(lost, 10)) - dropped);
   if (frames++ < 10) dropped = 0;
   return lost;
-}
-
-void DriveState::leave_out_rest(const std::vector<IndexedFrame>& index) {
-  if (index.empty() || !last_frame_id || index.back().frame_id <= *last_frame_id) return;
-  last_frame_id = index.back().frame_id;
-  gap = true;
 }
 
 Shares share_threads(int threads, bool wide, bool overlay) {

@@ -18,14 +18,11 @@ namespace sparkpilot::drive {
 struct DriveState {
   std::optional<Vector3> calibration = {};
   std::optional<uint32_t> last_frame_id = {};
-  bool gap = false;    // frames were left out before the next one
   double dropped = 0;  // recently lost frames, filtered over 10 s as in openpilot
   int64_t frames = 0;  // so far
 
   // The number of frames lost before this one, the road camera's next; 0 for the very first.
   int64_t lost_before(uint32_t frame_id);
-  // The other frames of a segment behind the options' limit: they are not lost, but the model has not seen them.
-  void leave_out_rest(const std::vector<IndexedFrame>& index);
 };
 
 // One model on the segment's frames, and where its results go.

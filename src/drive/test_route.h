@@ -83,6 +83,7 @@ class DriveTest : public ::testing::Test {
         write(eof, [&](cereal::Event::Builder event) {
           auto index = inside ? event.initDriverEncodeIdx() : event.initRoadEncodeIdx();
           index.setFrameId(frame_ids[i]);
+          index.setSegmentNum(number);
           index.setSegmentId(static_cast<uint32_t>(i));
           index.setTimestampSof(eof - 10'000'000);
           index.setTimestampEof(eof);

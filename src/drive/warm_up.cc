@@ -15,16 +15,17 @@ namespace {
 constexpr int64_t kDriven = 230;
 // The share of lost frames is filtered over 10 s: frames older than this weigh less than a billionth.
 constexpr int64_t kCounted = 4800;
-constexpr int64_t kWholeSegment = 1200;
 
 // comma2k19 without its log: the frames' times and speeds are stored with the poses.
-void take_global_pose(const std::filesystem::path& folder, Timeline& timeline) {
+void take_global_pose(const Segment& segment, Timeline& timeline) {
+  const std::filesystem::path& folder = segment.global_pose;
   const Tensor times = convert(load_npy(folder / "frame_times"), DType::f64);
   const std::span<const double> seconds = times.data<double>();
   for (size_t i = 0; i < seconds.size(); ++i) {
     if (!(seconds[i] > 0 && seconds[i] < 1e9)) continue;
     const auto time = static_cast<uint64_t>(std::llround(seconds[i] * 1e9));
-    timeline.road.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(i), time, time});
+    const auto index = static_cast<uint32_t>(i);
+    timeline.road.push_back({segment.first_frame_id() + index, index, time, time});
   }
   const DrivenPath path = DrivenPath::from_global_pose(folder);
   for (const IndexedFrame& frame : timeline.road) {
@@ -42,8 +43,7 @@ struct Before {
 
 int64_t frames_of(const Segment& segment, const Timeline& timeline, const DriveOptions& options) {
   const auto& index = road_index(segment, timeline, options);
-  const int64_t all = index.empty() ? kWholeSegment : std::ssize(index);
-  return options.limit > 0 ? std::min(all, options.limit) : all;
+  return index.empty() ? kSegmentFrames : std::ssize(index);
 }
 
 // The nearest first.
@@ -101,7 +101,7 @@ Timeline segment_timeline(const Route& route, const Segment& segment, const Time
   try {
     if (!log.empty()) return read_timeline(log, options);
     Timeline timeline;
-    if (!segment.global_pose.empty()) take_global_pose(segment.global_pose, timeline);
+    if (!segment.global_pose.empty()) take_global_pose(segment, timeline);
     if (note) {
       note(fmt::format("{}: no log: no calibration{} or recorded model", segment.folder.string(),
                        timeline.road.empty() ? ", times, speed" : ""));
@@ -127,14 +127,12 @@ void warm_up(const Route& route, size_t at, const SegmentJob& job, DriveState& s
     const auto& index = road_index(*b.segment, b.timeline, options);
     const int64_t counted = index.empty() ? 0 : b.driven_from;
     for (int64_t i = 0; i < counted; ++i) state.lost_before(index[static_cast<size_t>(i)].frame_id);
-    if (counted > 0) state.gap = false;
     if (b.driven_from == b.frames) {
-      if (options.limit > 0) state.leave_out_rest(index);
       if (!b.timeline.calibration.empty()) state.calibration = std::prev(b.timeline.calibration.end())->second;
       continue;
     }
     DriveOptions quiet = options;
-    quiet.limit = quiet.limit > 0 ? b.frames - counted : 0;
+    quiet.limit = 0;
     quiet.realtime = false;
     SegmentJob part = job;
     part.segment = b.segment;

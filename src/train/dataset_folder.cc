@@ -164,9 +164,8 @@ void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
 }
 
 WantedClip DatasetFolder::clip_of(const drive::Route& route, size_t segment) const {
-  constexpr int64_t kWholeSegment = 1200;
   return {drive::segment_folder(route, route.segments[segment]), route.name,
-          options_.limit > 0 ? std::min(options_.limit, kWholeSegment) : kWholeSegment};
+          options_.limit > 0 ? std::min(options_.limit, drive::kSegmentFrames) : drive::kSegmentFrames};
 }
 
 void DatasetFolder::plan(std::span<const drive::Route> routes) {

@@ -4,6 +4,7 @@
 // A route is one drive of one device ("dongle"), divided into segments of a minute. docs/routes.md has the layouts.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -21,12 +22,18 @@ enum class LogKind {
 };
 
 // The files of a segment; an empty path: absent.
+// A minute at 20 Hz.
+inline constexpr int64_t kSegmentFrames = 1200;
+
 struct Segment {
   int number = 0;
   std::filesystem::path folder;
   std::filesystem::path rlog, qlog;
   std::filesystem::path road_video, wide_video, driver_video, qcamera;
   std::filesystem::path global_pose;  // comma2k19's folder of poses
+
+  // The id of the first frame where nothing tells it: that of a device whose segments before were all whole.
+  uint32_t first_frame_id() const { return static_cast<uint32_t>(kSegmentFrames * number); }
 };
 
 struct Route {

@@ -30,9 +30,12 @@ constexpr std::array kKnownFiles = {
     KnownFile{"qcamera.ts", &Segment::qcamera},
 };
 
+// Fails where a folder may not be searched: it is not known then what it holds.
 bool is_file(const fs::path& path) {
   std::error_code error;
-  return fs::is_regular_file(path, error);
+  const bool regular = fs::is_regular_file(path, error);
+  if (error == std::errc::permission_denied) fail("{}: {}", path.parent_path().string(), error.message());
+  return regular;
 }
 
 bool is_folder(const fs::path& path) {

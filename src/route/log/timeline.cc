@@ -1,6 +1,8 @@
 #include "route/log/timeline.h"
 
 #include <cmath>
+#include <tuple>
+#include <unordered_map>
 
 #include "route/log/reader.h"
 
@@ -111,17 +113,27 @@ void take_model(uint64_t time, const cereal::Event::Reader& event, const Timelin
   if (options.models) out.models.push_back(read_model(event));
 }
 
+// When a camera's frames began and ended, by frame id.
+using FrameTimes = std::unordered_map<uint32_t, std::pair<uint64_t, uint64_t>>;
+
 // Values that newer logs have in other messages; used if the log has only these.
 struct Older {
   Samples<bool> enabled;
   Samples<LaneChangeSample> lane_change;
   Samples<PoseSample> pose;
+  FrameTimes road, wide, driver;
 };
+
+void take_times(cereal::FrameData::Reader frame, FrameTimes& out) {
+  if (frame.getTimestampEof() > 0) out[frame.getFrameId()] = {frame.getTimestampSof(), frame.getTimestampEof()};
+}
 
 void take(const cereal::Event::Reader& event, const TimelineOptions& options, Timeline& out, Older& older) {
   const uint64_t time = event.getLogMonoTime();
   switch (event.which()) {
-    case Kind::ROAD_ENCODE_IDX: return take_index(event.getRoadEncodeIdx(), out.road);
+    case Kind::ROAD_ENCODE_IDX:
+      out.segment = event.getRoadEncodeIdx().getSegmentNum();
+      return take_index(event.getRoadEncodeIdx(), out.road);
     case Kind::WIDE_ROAD_ENCODE_IDX: return take_index(event.getWideRoadEncodeIdx(), out.wide);
     case Kind::DRIVER_ENCODE_IDX: return take_index(event.getDriverEncodeIdx(), out.driver);
     case Kind::Q_ROAD_ENCODE_IDX: return take_index(event.getQRoadEncodeIdx(), out.qroad);
@@ -142,12 +154,25 @@ void take(const cereal::Event::Reader& event, const TimelineOptions& options, Ti
           time, {static_cast<int>(plan.getLaneChangeState()), static_cast<int>(plan.getLaneChangeDirection())});
     }
     case Kind::MODEL_V2: return take_model(time, event, options, out);
+    case Kind::ROAD_CAMERA_STATE: take_times(event.getRoadCameraState(), older.road); return take_device(event, out);
+    case Kind::WIDE_ROAD_CAMERA_STATE: return take_times(event.getWideRoadCameraState(), older.wide);
+    case Kind::DRIVER_CAMERA_STATE: return take_times(event.getDriverCameraState(), older.driver);
     case Kind::INIT_DATA:
     case Kind::DEVICE_STATE:
-    case Kind::ROAD_CAMERA_STATE:
     case Kind::CAR_PARAMS: return take_device(event, out);
     default: return;
   }
+}
+
+// The encode index has times since 2020-11; before, they are the camera's. A frame without any is none.
+void add_times(const FrameTimes& camera, std::vector<IndexedFrame>& frames) {
+  for (IndexedFrame& frame : frames) {
+    const auto found = camera.find(frame.frame_id);
+    if (frame.timestamp_eof == 0 && found != camera.end()) {
+      std::tie(frame.timestamp_sof, frame.timestamp_eof) = found->second;
+    }
+  }
+  std::erase_if(frames, [](const IndexedFrame& frame) { return frame.timestamp_eof == 0; });
 }
 
 // Sorts by index and keeps the last entry of each.
@@ -177,6 +202,10 @@ Timeline read_timeline(LogReader& reader, const TimelineOptions& options) {
   }
   out.events = reader.events();
   out.damage = reader.damage();
+  add_times(older.road, out.road);
+  add_times(older.road, out.qroad);
+  add_times(older.wide, out.wide);
+  add_times(older.driver, out.driver);
   for (auto* frames : {&out.road, &out.wide, &out.driver, &out.qroad}) tidy(*frames);
   if (out.enabled.empty()) out.enabled = std::move(older.enabled);
   out.pose_of_location = out.pose.empty();

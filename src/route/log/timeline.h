@@ -72,7 +72,7 @@ struct PoseSample {
 };
 
 struct Timeline {
-  std::vector<IndexedFrame> road, wide, driver, qroad;  // by increasing index, each once
+  std::vector<IndexedFrame> road, wide, driver, qroad;  // by increasing index, each once; all have a time
   Samples<Vector3> calibration;                         // liveCalibration.rpyCalib, finite ones
   Samples<CarSample> car;
   Samples<LaneChangeSample> lane_change;
@@ -86,6 +86,7 @@ struct Timeline {
   std::string version, car_fingerprint, dongle_id;
   std::optional<double> steer_actuator_delay, longitudinal_actuator_delay;
   std::optional<uint64_t> first_moment;  // the first carState's or, if it is earlier, roadCameraState's first frame's
+  std::optional<int32_t> segment;        // its number by the road camera's encode index
   int64_t events = 0, bad_calibrations = 0, unreadable = 0;
   std::string damage;  // why the log ended early; empty if it did not
 };

@@ -121,6 +121,38 @@ TEST(Timeline, AFrameWithoutItsEndTakesItsStart) {
   EXPECT_EQ(log.road.at(0).timestamp_eof, 77u);
 }
 
+// As logs until 2020-11 have it.
+TEST(Timeline, AnIndexWithoutTimesTakesTheCameras) {
+  const auto index = [](uint32_t frame_id, uint32_t number) -> Fill {
+    return [=](cereal::Event::Builder event) {
+      auto idx = event.initRoadEncodeIdx();
+      idx.setFrameId(frame_id);
+      idx.setSegmentId(number);
+    };
+  };
+  const auto state = [](uint32_t frame_id, uint64_t eof) -> Fill {
+    return [=](cereal::Event::Builder event) {
+      auto frame = event.initRoadCameraState();
+      frame.setFrameId(frame_id);
+      frame.setTimestampSof(eof - 10);
+      frame.setTimestampEof(eof);
+    };
+  };
+  const Timeline log = timeline_of({{1, state(7, 1000)},
+                                    {1, index(7, 0)},
+                                    {2, index(8, 1)},
+                                    {3, index(9, 2)},
+                                    {4, state(8, 1050)},
+                                    {5, road_index(10, 3, 1150)},
+                                    {6, state(10, 7)}});
+  ASSERT_EQ(log.road.size(), 3u) << "of frame 9 no time is known";
+  EXPECT_EQ(log.road[0].timestamp_sof, 990u);
+  EXPECT_EQ(log.road[0].timestamp_eof, 1000u);
+  EXPECT_EQ(log.road[1].timestamp_eof, 1050u);
+  EXPECT_EQ(log.road[2].timestamp_eof, 1150u);
+  EXPECT_TRUE(timeline_of({{1, index(7, 0)}}).road.empty());
+}
+
 TEST(Timeline, NewerMessagesGoBeforeOlderOnes) {
   const Timeline newer = timeline_of({{1, old_enabled(false)}, {2, plan_enabled(true)}, {3, old_enabled(false)}});
   EXPECT_TRUE(*newer.enabled.at(10));

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -128,6 +130,7 @@ struct VideoReader::Impl {
     }
     // Each packet is one picture, and recorders write them in display order: the packet's number is the frame's index,
     // even after a lost one.
+    times.push_back(packet->pts);
     packet->pts = packet->dts = packets++;
     return true;
   }
@@ -197,6 +200,12 @@ struct VideoReader::Impl {
     }
   }
 
+  std::optional<int64_t> time() const {
+    if (reordered || index < 0 || times[static_cast<size_t>(index)] == AV_NOPTS_VALUE) return {};
+    const AVRational unit = format->streams[stream]->time_base;
+    return std::llround(static_cast<double>(times[static_cast<size_t>(index)]) * 1e9 * unit.num / unit.den);
+  }
+
   void stopped(const std::string& why) {
     damage = fmt::format("{}: {} at frame {}", name, source.error.empty() ? why : source.error, index + 1);
   }
@@ -210,7 +219,8 @@ struct VideoReader::Impl {
   Frame frame;
   int stream = -1, width = 0, height = 0;
   bool reordered = false, drained = false;
-  std::deque<Packet> group;  // packets that start_at() read ahead
+  std::deque<Packet> group;    // packets that start_at() read ahead
+  std::vector<int64_t> times;  // of all packets so far, in the stream's unit
   int64_t packets = 0, first = 0, index = -1, undecodable = 0;
   std::string damage;
 };
@@ -227,6 +237,7 @@ int VideoReader::height() const { return impl_->height; }
 bool VideoReader::next() { return impl_->next(); }
 void VideoReader::start_at(int64_t index) { impl_->start_at(index); }
 int64_t VideoReader::index() const { return impl_->index; }
+std::optional<int64_t> VideoReader::time() const { return impl_->time(); }
 const std::string& VideoReader::damage() const { return impl_->damage; }
 int64_t VideoReader::undecodable() const { return impl_->undecodable; }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "route/contract/image.h"
@@ -30,7 +31,10 @@ class VideoReader {
   bool next();
   // Call it before the first next(): begins with the frame of that index, decoding only from the key frame before it.
   void start_at(int64_t index);
-  int64_t index() const;    // of the frame next() moved to, from 0
+  int64_t index() const;  // of the frame next() moved to, from 0
+  // The time that its container has for it, ns; empty without one (raw HEVC), and where packets are not in display
+  // order.
+  std::optional<int64_t> time() const;
   YuvView picture() const;  // valid until the next call of next()
   // What was wrong with the file; empty if nothing was.
   const std::string& damage() const;

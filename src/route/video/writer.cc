@@ -113,7 +113,7 @@ struct VideoWriter::Impl {
     copy_plane(0, picture.y, picture.y_stride, picture.width, picture.height);
     copy_plane(1, picture.u, picture.uv_stride, picture.width / 2, picture.height / 2);
     copy_plane(2, picture.v, picture.uv_stride, picture.width / 2, picture.height / 2);
-    frame->pts = frames++;
+    frame->pts = options.first + frames++;
     encode(frame.get());
   }
 

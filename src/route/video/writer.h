@@ -19,9 +19,10 @@ struct VideoOptions {
   // The quality is each picture's quantizer instead: a fifth less time, as the encoder need not predict the cost of a
   // picture.
   bool constant_quantizer = false;
-  int group = 20;    // frames from one key frame to the next
-  int threads = 1;   // of the encoder
-  bool fast = true;  // the encoder's fastest settings that are worthwhile
+  int group = 20;     // frames from one key frame to the next
+  int64_t first = 0;  // the container's time of the first frame, in frames
+  int threads = 1;    // of the encoder
+  bool fast = true;   // the encoder's fastest settings that are worthwhile
 };
 
 // The file's name decides the container: .mp4, .ts, .hevc (raw stream). Written to a temporary name and renamed by
