@@ -112,6 +112,7 @@ struct CameraStream::Impl {
       if (!queue.put(std::move(frame))) break;
     }
     counts.undecodable = reader.undecodable();
+    counts.errors = reader.errors();
     counts.damage = reader.damage();
   }
 

@@ -40,6 +40,7 @@ struct StreamOptions {
 // Counts for the summary.
 struct StreamCounts {
   int64_t frames = 0, unknown_to_index = 0, undecodable = 0;
+  int64_t errors = 0;   // in the data, by the decoder
   int64_t by_time = 0;  // whose time says that they are others than their number in the video does
   bool ended = false;   // the whole video was read
   double busy_ms = 0;   // of decoding and preparing

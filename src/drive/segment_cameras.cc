@@ -185,6 +185,7 @@ void SegmentCameras::add_camera(const Driven& camera, double& ms, SegmentResult&
   ms = counts.frames ? counts.busy_ms / static_cast<double>(counts.frames) : 0;
   if (!counts.damage.empty()) say("{}", counts.damage);
   if (counts.undecodable > 0) say("{}: {} frames could not be decoded", file, counts.undecodable);
+  if (counts.errors > 0) say("{}: the decoder found {} errors: pictures may be damaged", file, counts.errors);
   if (counts.unknown_to_index > 0) {
     say("{}: {} frames that the log's index does not know were left out", file, counts.unknown_to_index);
   }

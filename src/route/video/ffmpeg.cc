@@ -2,6 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstdarg>
+#include <cstdint>
+#include <string_view>
+
 #include "base/error.h"
 
 namespace sparkpilot::drive {
@@ -30,6 +35,16 @@ class Library {
   void* handle_;  // never closed: FFmpeg keeps state of the process
 };
 
+// Nothing is printed. A decoder's `opaque` counts what is wrong with its data: it marks few of the pictures that are
+// damaged. With several threads FFmpeg copies the context.
+void count_error(void* from, int level, const char*, va_list) {
+  if (from == nullptr || level > AV_LOG_ERROR) return;
+  const AVClass* const kind = *static_cast<AVClass**>(from);
+  if (kind == nullptr || std::string_view(kind->class_name) != "AVCodecContext") return;
+  void* const errors = static_cast<AVCodecContext*>(from)->opaque;
+  if (errors != nullptr) ++*static_cast<std::atomic<int64_t>*>(errors);
+}
+
 }  // namespace
 
 FfmpegLibraries ffmpeg_libraries() { return {kFormat, kCodec, kUtil}; }
@@ -46,7 +61,7 @@ Ffmpeg load_ffmpeg(const FfmpegLibraries& libraries) {
 #undef SPARKPILOT_FIND_UTIL
 #undef SPARKPILOT_FIND_CODEC
 #undef SPARKPILOT_FIND_FORMAT
-  out.av_log_set_level(AV_LOG_QUIET);
+  out.av_log_set_callback(count_error);
   return out;
 }
 

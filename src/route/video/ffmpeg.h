@@ -29,7 +29,7 @@ namespace sparkpilot::drive {
   X(avcodec_receive_packet) X(avcodec_send_frame) X(avcodec_send_packet)
 #define SPARKPILOT_AVUTIL_FUNCTIONS(X) \
   X(av_dict_free) X(av_dict_set) X(av_frame_alloc) X(av_frame_free) X(av_frame_get_buffer) \
-  X(av_frame_make_writable) X(av_freep) X(av_log_set_level) X(av_malloc) X(av_opt_set) X(av_strerror)
+  X(av_frame_make_writable) X(av_freep) X(av_log_set_callback) X(av_malloc) X(av_opt_set) X(av_strerror)
 // clang-format on
 
 struct Ffmpeg {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -103,6 +104,7 @@ struct VideoReader::Impl {
     decoder->thread_count = std::max(1, threads);
     if (threads <= 1) decoder->get_buffer2 = get_buffer;  // with more, FFmpeg 5 takes only its own
     decoder->max_pixels = kMaxPixels;
+    decoder->opaque = &errors;  // see ffmpeg.cc
     if (const int code = ffmpeg().avcodec_open2(decoder.get(), codec, nullptr); code < 0) {
       fail("{}: {} cannot be decoded ({})", name, codec->name, ffmpeg_error(code));
     }
@@ -212,6 +214,7 @@ struct VideoReader::Impl {
 
   Source source;
   std::string name;
+  std::atomic<int64_t> errors = 0;  // outlives the decoder
   IoContext io;
   std::unique_ptr<AVFormatContext, FormatDelete> format;  // has to be closed before `io`
   CodecContext decoder;
@@ -240,6 +243,7 @@ int64_t VideoReader::index() const { return impl_->index; }
 std::optional<int64_t> VideoReader::time() const { return impl_->time(); }
 const std::string& VideoReader::damage() const { return impl_->damage; }
 int64_t VideoReader::undecodable() const { return impl_->undecodable; }
+int64_t VideoReader::errors() const { return impl_->errors; }
 
 YuvView VideoReader::picture() const {
   const AVFrame& f = *impl_->frame;

@@ -39,6 +39,8 @@ class VideoReader {
   // What was wrong with the file; empty if nothing was.
   const std::string& damage() const;
   int64_t undecodable() const;
+  // What the decoder found wrong in the data so far: pictures that it gave all the same may be damaged.
+  int64_t errors() const;
 
  private:
   struct Impl;

@@ -196,6 +196,32 @@ TEST(Video, ACutFileEndsEarly) {
   }
 }
 
+// FFmpeg gives pictures of damaged data without a mark.
+TEST(Video, WhatIsWrongInItsDataIsCounted) {
+  const TempFolder folder;
+  for (const Codec codec : {Codec::hevc, Codec::h264}) {
+    const fs::path whole = folder / (codec == Codec::hevc ? "a.hevc" : "a.ts");
+    write_video(whole, codec, 160, 96, 25);
+    for (const int threads : {1, 3}) {
+      for (const int64_t first : {0, 13}) {
+        VideoReader reader(whole, threads);
+        reader.start_at(first);
+        while (reader.next()) {
+        }
+        EXPECT_EQ(reader.errors(), 0) << whole << ", " << threads << " threads, from " << first;
+      }
+      std::string bytes = read_file(whole);
+      for (size_t i = bytes.size() / 3; i < bytes.size() / 2; i += 97) bytes[i] = static_cast<char>(~bytes[i]);
+      const fs::path damaged = folder / ("damaged" + whole.extension().string());
+      write_text(damaged, bytes);
+      VideoReader reader(damaged, threads);
+      while (reader.next()) {
+      }
+      EXPECT_GT(reader.errors(), 0) << whole << ", " << threads << " threads";
+    }
+  }
+}
+
 TEST(Video, ALostPacketDoesNotMoveTheFramesBehindIt) {
   const TempFolder folder;
   write_video(folder / "a.ts", Codec::h264, 160, 96, 25);
