@@ -446,7 +446,7 @@ TEST_F(DriveTest, Comma2k19WithoutItsLog) {
     const double t = 50 + 0.05 * i;
     times.push_back(t);
     positions.insert(positions.end(), {6378137.0, 10 * (t - 50), 0.0});
-    orientations.insert(orientations.end(), {0.5, -0.5, 0.5, 0.5});
+    orientations.insert(orientations.end(), {0.5, -0.5, -0.5, 0.5});  // x east, y south, z down
     velocities.insert(velocities.end(), {0.0, 10.0, 0.0});
   }
   const auto save = [&](const char* name, const std::vector<double>& values, int64_t columns) {
@@ -462,6 +462,8 @@ TEST_F(DriveTest, Comma2k19WithoutItsLog) {
   ASSERT_EQ(result.frames.size(), 8u);
   EXPECT_NEAR(result.frames[4].time, 50.2, 1e-9);
   EXPECT_NEAR(static_cast<double>(*result.frames[4].v_ego), 10, 1e-3);
+  EXPECT_TRUE(result.frames[4].valid) << "calibrated by its motion";
+  EXPECT_FALSE(has_note(result, "no calibration"));
 }
 
 TEST_F(DriveTest, AFullFolderNameIsNoFolder) {

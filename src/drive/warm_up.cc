@@ -99,12 +99,16 @@ Timeline segment_timeline(const Route& route, const Segment& segment, const Time
                           const std::function<void(const std::string&)>& note) {
   const std::filesystem::path& log = route.log(segment);
   try {
-    if (!log.empty()) return read_timeline(log, options);
     Timeline timeline;
-    if (!segment.global_pose.empty()) take_global_pose(segment, timeline);
-    if (note) {
-      note(fmt::format("{}: no log: no calibration{} or recorded model", segment.folder.string(),
-                       timeline.road.empty() ? ", times, speed" : ""));
+    if (!log.empty()) timeline = read_timeline(log, options);
+    else if (!segment.global_pose.empty()) take_global_pose(segment, timeline);
+    if (timeline.calibration.empty() && !segment.global_pose.empty()) {
+      if (const auto rpy = calibration_of_global_pose(segment.global_pose)) timeline.calibration.add(0, *rpy);
+    }
+    if (note && log.empty()) {
+      note(fmt::format("{}: no log: {}{}no recorded model", segment.folder.string(),
+                       timeline.road.empty() ? "no times, no speed, " : "",
+                       timeline.calibration.empty() ? "no calibration, " : ""));
     }
     return timeline;
   } catch (const Error& error) {

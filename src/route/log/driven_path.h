@@ -78,6 +78,9 @@ class DrivenPath {
   std::string source_;
 };
 
+// That of comma2k19's global_pose; the same errors as DrivenPath::from_global_pose().
+std::optional<Vector3> calibration_of_global_pose(const std::filesystem::path& folder);
+
 // Roll (0), pitch and yaw of the calibration that turns the x axis along the mean direction of these velocities (m/s,
 // in the device's frame), without those below 5 m/s; empty if none is left or the mean points backwards.
 std::optional<Vector3> calibration_from_motion(std::span<const Vector3> velocities_device);

@@ -31,6 +31,12 @@ std::vector<Vector3> rotated_back(std::span<const double> velocities, std::span<
 
 }  // namespace
 
+std::optional<Vector3> calibration_of_global_pose(const std::filesystem::path& folder) {
+  const auto orientations = load_rows(folder / "frame_orientations", -1, 4);
+  const auto velocities = load_rows(folder / "frame_velocities", orientations.shape()[0], 3);
+  return calibration_from_motion(rotated_back(velocities.data<double>(), orientations.data<double>()));
+}
+
 DrivenPath DrivenPath::from_global_pose(const std::filesystem::path& folder, std::span<const uint64_t> times,
                                         const std::optional<Vector3>& calibration) {
   const Tensor clock = load_rows(folder / "frame_times", -1, 0);
@@ -39,13 +45,7 @@ DrivenPath DrivenPath::from_global_pose(const std::filesystem::path& folder, std
   const auto orientations = load_rows(folder / "frame_orientations", rows, 4);  // rotation to ECEF from the device, as
                                                                                 // stored
   const std::span<const double> p = positions.data<double>(), q = orientations.data<double>();
-  Vector3 rpy{};
-  if (calibration) {
-    rpy = *calibration;
-  } else {
-    const auto velocities = load_rows(folder / "frame_velocities", rows, 3);
-    rpy = calibration_from_motion(rotated_back(velocities.data<double>(), q)).value_or(rpy);
-  }
+  const Vector3 rpy = calibration ? *calibration : calibration_of_global_pose(folder).value_or(Vector3{});
   std::vector<Pose> poses;
   for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
     if (!times.empty() && i >= times.size()) break;
