@@ -57,7 +57,8 @@ offline() {
 say "installed with what it depends on"
 cp "$package" "$root/tmp/sparkpilot.deb"
 in_root apt-get purge -y -qq --auto-remove "${besides[@]}" sparkpilot >/dev/null 2>&1 || true  # of a run before that failed, with KEEP
-before=$(in_root dpkg-query -W -f '${Package}\n' | sort)
+packages() { in_root dpkg-query -W -f '${Package}\n' | grep -vx adduser | sort; }  # Ubuntu's apt keeps that, once it is there
+before=$(packages)
 in_root apt-get update -qq
 in_root apt-get install -y -qq --no-install-recommends /tmp/sparkpilot.deb >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be installed"; }
 in_root dpkg-query -W -f '${Package} ${Version} ${Architecture}: ${Installed-Size} kB installed\n' sparkpilot
@@ -148,9 +149,7 @@ left=$(while read -r file; do [ -d "$root$file" ] || [ ! -e "$root$file" ] || ec
 for folder in usr/share/sparkpilot usr/lib/python3/dist-packages/sparkpilot; do
   [ ! -e "$root/$folder" ] || wrong "it left /$folder"
 done
-# What others that stay would merely like to have goes, too.
-in_root apt-get autoremove -y -qq --purge -o APT::AutoRemove::RecommendsImportant=false -o APT::AutoRemove::SuggestsImportant=false \
-  >/dev/null 2>&1
-after=$(in_root dpkg-query -W -f '${Package}\n' | sort)
+in_root apt-get autoremove -y -qq --purge >/dev/null 2>&1
+after=$(packages)
 [ "$before" = "$after" ] || wrong "other packages than before: $(diff <(echo "$before") <(echo "$after"))"
 say "all is well"
