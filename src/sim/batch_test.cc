@@ -146,6 +146,19 @@ TEST(Batch, FollowsACarAhead) {
   EXPECT_EQ(none, alone);
 }
 
+// What floats lose of a step of 0.3 m behind 36 km adds up neither in the distance nor in the gap.
+TEST(Batch, DrivesFarToTheCentimetre) {
+  WorldSpec w;
+  w.following.planner = Planner::cruise;
+  w.course.speed = 30;
+  for (const double lead : {30.0, 29.997}) {
+    w.lead = {.there = true, .gap = 50, .speed = lead};
+    const WorldResult r = run_worlds(1, [&](int64_t) { return w; }, {.steps = 120001})[0];
+    EXPECT_NEAR(r.distance, 36000.3, 0.01);
+    EXPECT_NEAR(*r.gap_min, 50 - (30 - lead) * 1200, 0.01);
+  }
+}
+
 // The gap beyond the safe one of responsibility-sensitive safety, where both cars keep their speeds.
 TEST(Batch, MeasuresTheSafetyMargin) {
   const auto drive = [](double speed, double lead, int steps) {

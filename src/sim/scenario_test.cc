@@ -237,5 +237,11 @@ TEST(Trace, IsTheWorldOfTheRun) {
   }
 }
 
+TEST(Trace, WritesWhatIsLargeToTheCentimetre) {
+  Trace trace;
+  trace.rows.push_back({12345.05, 0.123456789, -0.0});
+  EXPECT_NE(trace_csv(trace).find("\n12345.05,0.123457,0,0"), std::string::npos) << trace_csv(trace);
+}
+
 }  // namespace
 }  // namespace sparkpilot::sim

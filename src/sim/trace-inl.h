@@ -31,7 +31,7 @@ std::array<double, kTraceColumns> trace_row(int64_t step, const WorldConstants<N
           s.steering.wheel * kDegrees,
           s.steering.command * (Control::kTorque ? 1 : kDegrees),
           s.road.roll,
-          m.distance,
+          s.metrics.distance,
           lead ? s.lead.gap : kNone,
           lead ? s.lead.speed : kNone};
 }

@@ -95,7 +95,9 @@ std::string trace_csv(const Trace& trace) {
   for (const auto& row : trace.rows) {
     for (size_t i = 0; i < row.size(); ++i) {
       text += i == 0 ? "" : ",";
-      if (std::isfinite(row[i])) text += fmt::format("{:.6g}", row[i]);
+      if (!std::isfinite(row[i])) continue;
+      // Centimetres and steps of time also of what is large; + 0.0: of -0, 0.
+      text += std::abs(row[i]) < 1e4 ? fmt::format("{:.6g}", row[i] + 0.0) : fmt::format("{:.2f}", row[i]);
     }
     text += '\n';
   }

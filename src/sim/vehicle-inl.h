@@ -107,7 +107,7 @@ struct Motion {
   N yaw_rate;      // rad/s
   N offset;        // m
   N heading;       // rad
-  N distance;      // m, along the road
+  N passed;        // m, along the road in the last step
 };
 
 struct LinearTyres {};      // openpilot's dynamic bicycle: forces in proportion to slip angles
@@ -247,10 +247,9 @@ SIM_FN void move(Tyres tyres, const CarConstants<N>& car, N wheel, N before, con
   N s, c;
   sin_cos(mul_add(N(0.5), neg_mul_add(road.curvature, length, turned), m.heading), s, c);
   const N along = neg_mul_add(lateral, s, length * c), aside = mul_add(lateral, c, length * s);
-  const N passed = along / max(neg_mul_add(road.curvature, m.offset, N(1)), N(0.1));
+  m.passed = along / max(neg_mul_add(road.curvature, m.offset, N(1)), N(0.1));
   m.offset = m.offset + aside;
-  m.heading = m.heading + neg_mul_add(road.curvature, passed, turned);
-  m.distance = m.distance + passed;
+  m.heading = m.heading + neg_mul_add(road.curvature, m.passed, turned);
 }
 
 // A step of the longitudinal motion: the drive follows `command` (m/s^2) with a first-order lag, drag, rolling

@@ -77,15 +77,17 @@ struct Metrics {
   N steps, error, error_lost, error_max, jerk, jerk_lost, saturated, offset_max, speed, speed_lost;
   N acceleration;     // lateral, of the step before
   N alive, diverged;  // 1 until the state leaves every bound; the step of that
-  N last_speed, last_offset, last_distance;
+  N last_speed, last_offset;
+  N distance, distance_lost;                                                // a compensated sum
   N plans, long_jerk, long_jerk_lost, long_acceleration, deceleration_max;  // at 20 Hz
   N gap_min, margin_min, closing_max, collided;  // closing_max: of the closing speed per gap, 1/s
 };
 
 template <class N>
 struct LeadState {
-  N there;                 // 1: it is; 2: it was not at the planner's step before, or another one was
-  N gap, speed, distance;  // distance: the car's own, at the last step of the planner
+  N there;  // 1: it is; 2: it was not at the planner's step before, or another one was
+  N gap, speed;
+  N passed;  // by the car itself since the last step of the planner, and what rounding lost of the gap
 };
 
 // radard's estimate of the car ahead: a steady Kalman filter at 20 Hz, begun anew for each car. Returns where it is the
@@ -224,10 +226,11 @@ SIM_FN void follow(const RunSettings& run, int step, bool tables, const CourseRo
     goes_on = goes_on && !(tabled && (row.lead_gap > N(0)));
   }
   const N half_step(0.5 * kStepsPerPlan * kStep);
-  const N moved = neg_mul_add(N(-1), l.gap, mul_add(half_step, speed + l.speed, l.distance - s.motion.distance));
+  N moved = l.gap;
+  add_to(moved, l.passed, half_step * (speed + l.speed));
   l.gap = select(goes_on, moved, first_gap);
+  l.passed = select(goes_on, l.passed, N(0));
   l.speed = speed;
-  l.distance = s.motion.distance;
   l.there = select(there, select(goes_on, N(1), N(2)), N(0));
 
   const N v = s.motion.speed, closing = v - speed, gap = max(l.gap, N(0.1));
@@ -322,14 +325,14 @@ SIM_FN void measure(N step, bool counts, MaskOf<N> saturated, const Road<N>& roa
                     const Motion<N>& m, N wheel, Metrics<N>& x) {
   // Comparisons with NaN are false.
   const auto bounded = (abs(m.lateral) < N(100)) && (abs(m.yaw_rate) < N(20)) && (abs(m.offset) < N(1e5)) &&
-                       (abs(m.heading) < N(1e4)) && (m.speed < N(200)) && (abs(m.distance) < N(1e7)) &&
+                       (abs(m.heading) < N(1e4)) && (m.speed < N(200)) && (abs(x.distance + m.passed) < N(1e7)) &&
                        (abs(wheel) < N(1e3));
   const auto was_alive = is_set(x.alive), alive = was_alive && bounded;
   x.diverged = select(was_alive && !bounded, step, x.diverged);
   x.alive = flag<N>(alive);
   x.last_speed = select(alive, m.speed, x.last_speed);
   x.last_offset = select(alive, m.offset, x.last_offset);
-  x.last_distance = select(alive, m.distance, x.last_distance);
+  add_to(x.distance, x.distance_lost, select(alive, m.passed, N(0)));
   const N acceleration = yaw_rate * m.speed;
   const N jerk = select(alive, (acceleration - x.acceleration) * N(1 / kStep), N(0));
   x.acceleration = select(alive, acceleration, N(0));
@@ -394,6 +397,7 @@ SIM_FN N drive_car(int slot, const WorldConstants<N, Control>& k, const WorldRin
   rings.drive.push(slot, drive);
   accelerate(k.car, k.lag_left, k.lag_mean, rings.drive.before(slot, k.drive_delay), s.road.grade, s.motion);
   move(tyres, k.car, s.steering.wheel, before, s.road, s.motion);
+  s.lead.passed = s.lead.passed + s.motion.passed;
   return s.motion.yaw_rate * motion_scale(k.car, s.motion.speed);
 }
 
@@ -449,7 +453,7 @@ inline WorldResult result_of(const WorldState<double, Control>& s) {
   if (m.alive < 0.5) r.diverged = static_cast<int64_t>(m.diverged);
   r.speed = m.last_speed;
   r.offset = m.last_offset;
-  r.distance = m.last_distance;
+  r.distance = m.distance - m.distance_lost;
   return r;
 }
 
