@@ -134,7 +134,7 @@ TEST(Batch, FollowsACarAhead) {
   // It closes in with 7 m/s, 0.35 m a step of the planner, and what comes behind the collision counts no more.
   EXPECT_LE(*runs_into.gap_min, 0);
   EXPECT_GT(*runs_into.gap_min, -0.5);
-  EXPECT_NEAR(*runs_into.time_to_collision_min, 0.1 / 7, 0.003);
+  EXPECT_EQ(runs_into.time_to_collision_min, 0);
 
   w.following.planner = Planner::idm;
   w.lead.from = 100;
@@ -178,6 +178,21 @@ TEST(Batch, MeasuresTheSafetyMargin) {
   EXPECT_NEAR(*drive(20, 20, 5).safety_margin_min, 60 - (20 + 1.75 + 23.5 * 23.5 / 8 - 25), 1e-3);
   WorldSpec alone;
   EXPECT_FALSE(run_worlds(1, [&](int64_t) { return alone; }, {.steps = 500})[0].safety_margin_min);
+}
+
+// The gap per closing speed, however small the gap is.
+TEST(Batch, MeasuresTheTimeToACollision) {
+  WorldSpec w;
+  w.following.planner = Planner::cruise;
+  w.course.speed = 20;
+  w.lead = {.there = true, .gap = 3, .speed = 19.9};
+  const auto after = [&](int steps) { return run_worlds(1, [&](int64_t) { return w; }, {.steps = steps})[0]; };
+  const WorldResult near = after(2951);  // 5 cm from it
+  EXPECT_FALSE(near.collided);
+  EXPECT_NEAR(*near.time_to_collision_min, 0.5, 0.01);
+  const WorldResult hit = after(3100);
+  EXPECT_TRUE(hit.collided);
+  EXPECT_EQ(hit.time_to_collision_min, 0);
 }
 
 TEST(Batch, BrakesAsHardAsItIsSaidTo) {

@@ -233,9 +233,9 @@ SIM_FN void follow(const RunSettings& run, int step, bool tables, const CourseRo
   l.speed = speed;
   l.there = select(there, select(goes_on, N(1), N(2)), N(0));
 
-  const N v = s.motion.speed, closing = v - speed, gap = max(l.gap, N(0.1));
+  const N v = s.motion.speed, closing = v - speed;
   const N wanted = k.standstill + max(mul_add(v * closing, k.brake_inverse, v * k.time_gap), N(0));
-  const N ratio = wanted / gap;
+  const N ratio = wanted / max(l.gap, N(0.1));
   const N target = max(neg_mul_add(ratio * ratio, k.accel, k.accel), -k.max_brake);
   s.target = select(there && is_set(k.followed), min(s.target, target), s.target);
 
@@ -245,7 +245,7 @@ SIM_FN void follow(const RunSettings& run, int step, bool tables, const CourseRo
   if (step < run.warm_up) return;
   x.gap_min = select(counts, min(x.gap_min, l.gap), x.gap_min);
   x.margin_min = select(counts, min(x.margin_min, l.gap - safe_gap(v, speed)), x.margin_min);
-  x.closing_max = select(counts, max(x.closing_max, closing / gap), x.closing_max);
+  x.closing_max = select(counts && (l.gap > N(0)), max(x.closing_max, closing / l.gap), x.closing_max);
 }
 
 // The longitudinal figures, at 20 Hz.
@@ -448,7 +448,8 @@ inline WorldResult result_of(const WorldState<double, Control>& s) {
     r.gap_min = m.gap_min;
     r.safety_margin_min = m.margin_min;
   }
-  if (m.closing_max > 0) r.time_to_collision_min = 1 / m.closing_max;
+  if (m.gap_min <= 0) r.time_to_collision_min = 0;
+  else if (m.closing_max > 0) r.time_to_collision_min = 1 / m.closing_max;
   r.collided = m.collided > 0.5;
   if (m.alive < 0.5) r.diverged = static_cast<int64_t>(m.diverged);
   r.speed = m.last_speed;

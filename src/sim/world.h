@@ -145,7 +145,7 @@ struct WorldResult {
   double speed_rmse = 0;                       // m/s
   // At 20 Hz: change of the car's acceleration over 50 ms, its greatest deceleration; and what the car ahead is to it,
   // if there is one in the figures' time: gap in m, gap beyond the safe one (SafeGap) in m, and gap per closing speed
-  // in s (none: it never closed in), all up to a collision.
+  // in s (none: it never closed in; 0: a collision), all up to a collision.
   double longitudinal_jerk_rms = 0, deceleration_max = 0;
   std::optional<double> gap_min, safety_margin_min, time_to_collision_min;
   bool collided = false;  // the gap was 0 or less, at any time before a divergence
