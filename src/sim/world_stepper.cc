@@ -55,7 +55,7 @@ constexpr WorldNumber kCosts[] = {
     {"acceleration_error", "m^2/s^4", 0, kMost, 0.1, "from the acceleration that the planner asks for"},
     {"longitudinal_jerk", "m^2/s^6", 0, kMost, 1, "of acceleration over 10 ms"},
     {"gap_lacking", "", 0, 1, 0.1,
-     "share that the gap lacks of standstill + time_gap times speed; 0 with no car ahead"},
+     "square of the share that the gap lacks of standstill + time_gap times speed; 0 with no car ahead"},
 };
 static_assert(std::size(kCosts) == kOutsideCosts);
 

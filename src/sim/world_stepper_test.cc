@@ -288,6 +288,22 @@ TEST(WorldStepper, TellsWhatIsThere) {
   EXPECT_LT(led["lead_gap"], 33);
 }
 
+TEST(WorldStepper, SquaresWhatAGapLacks) {
+  WorldStepper stepper(1, {});
+  stepper.reset(nullptr, [](int64_t) {
+    WorldSpec w;
+    w.course.speed = 12;
+    w.lead = {.there = true, .gap = 10, .speed = 12};
+    return w;
+  });
+  const float commands[] = {0, 0};
+  std::vector<float> costs(step_costs().size());
+  stepper.step(commands, 1, nullptr, costs.data());
+  const double lacks = 1 - 10 / (4 + 1.45 * 12);
+  EXPECT_NEAR(costs.back(), lacks * lacks, 1e-6);
+  EXPECT_TRUE(std::string_view(step_costs().back().meaning).starts_with("square of "));
+}
+
 // radard's filter of the speeds that are told, in double.
 TEST(WorldStepper, EstimatesHowTheLeadBrakes) {
   const auto spec = [](int64_t i) {
