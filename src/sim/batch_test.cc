@@ -221,6 +221,7 @@ TEST(Batch, BeginsInEquilibrium) {
     const WorldResult r = run_worlds(1, [&](int64_t) { return w; }, {.steps = 1000})[0];
     EXPECT_LT(r.longitudinal_jerk_rms, 1e-3) << static_cast<int>(planner);
     EXPECT_LT(r.deceleration_max, 1e-3) << static_cast<int>(planner);
+    EXPECT_FALSE(std::signbit(r.deceleration_max)) << static_cast<int>(planner);
     EXPECT_LT(r.speed_rmse, 1e-3) << static_cast<int>(planner);
     EXPECT_LT(r.jerk_rms, 1e-3) << static_cast<int>(planner);
   }

@@ -257,7 +257,7 @@ SIM_FN void measure_plan(const RunSettings& run, int step, N acceleration, Metri
   if (step < run.warm_up) return;
   x.plans = x.plans + x.alive;
   add_to(x.long_jerk, x.long_jerk_lost, jerk * jerk);
-  x.deceleration_max = max(x.deceleration_max, -x.long_acceleration);
+  x.deceleration_max = max(x.deceleration_max, N(0) - x.long_acceleration);
 }
 
 // The most acceleration that openpilot asks for at a speed.
