@@ -213,6 +213,27 @@ TEST_F(SimAlgorithm, MeasuringAnUpdateEndsWithTheStepTimeoutAndCtrlC) {
   EXPECT_EQ(results("stopped").rows.size(), 1U) << "all rows were there";
 }
 
+// Loading may take minutes: the first worker's, and that of one that takes a lost one's place in the run.
+TEST_F(SimAlgorithm, CtrlCEndsOneThatLoads) {
+  for (const bool first : {true, false}) {
+    const std::string name = first ? "first" : "second";
+    const fs::path loads = folder / (name + ".loads"), was = folder / (name + ".was");
+    const std::string loading = first ? "True" : "os.path.exists('" + was.string() + "')";
+    write_text(folder / (name + ".py"), "import os, time\nif " + loading + ":\n    open('" + loads.string() +
+                                            "', 'w').close()\n    time.sleep(3600)\nopen('" + was.string() +
+                                            "', 'w').close()\n"
+                                            "def reset(worlds, cars, parameters): pass\n"
+                                            "def update(world, seen, out): os._exit(1)\n");
+    Background run(
+        {"sim", "run", "--scenarios", "curve_firm", "--variants", "2", "--algorithm", folder.file(name + ".py")});
+    ASSERT_TRUE(run.wait_for(loads));
+    const auto begin = std::chrono::steady_clock::now();
+    run.signal(SIGINT);
+    EXPECT_EQ(run.wait(), 130);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+  }
+}
+
 // A slow one: what was driven is kept while the run goes on.
 TEST_F(SimAlgorithm, AStoppedRunHasTheRowsOfItsFirstSeconds) {
   std::ofstream(folder / "slow.py") << "import time\n"

@@ -333,7 +333,6 @@ int run_scenarios(Program& program, const RunCommandFlags& flags) {
   const int asked =
       own_workers ? static_cast<int>(std::min<int64_t>(flags.workers, 1024)) : chosen_threads(program).value_or(0);
   const ThreadScope threads(asked > 0 ? asked : threads_of_each(comm, tells));
-  const StopOnInterrupt stop(comm.rank() == 0);
   sim::ScenarioRunOptions options;
   const std::string device = program.settings["device"].value;
   comm.together([&] {
@@ -344,6 +343,8 @@ int run_scenarios(Program& program, const RunCommandFlags& flags) {
   if (device == "auto" && comm.max(options.gpu ? 0 : 1) != 0) options.gpu = nullptr;
   std::optional<sim::ScenarioRun> run;
   comm.together([&] { run.emplace(std::move(options)); });
+  // Until here a signal ends the program at once.
+  const StopOnInterrupt stop(comm.rank() == 0 && !flags.out.empty());
   expect_same_run(run->info(), comm);
   const Finished done = Computation(program, flags, *run, comm).finish(stop.requested());
   bool good = true;

@@ -214,22 +214,28 @@ struct Driver {
   std::vector<std::pair<std::string, double>> parameters;
 };
 
-Driver driver_of(const Program& program, const TinyPhysicsFlags& flags, const std::atomic<bool>& stop) {
+std::unique_ptr<sim::ChallengeScript> script_of(const Program& program, const TinyPhysicsFlags& flags) {
+  if (!is_script(flags.controller)) return nullptr;
+  return std::make_unique<sim::ChallengeScript>(flags.controller, parameters_of(flags),
+                                                worker_options(program, flags.step_timeout));
+}
+
+Driver driver_of(const TinyPhysicsFlags& flags, std::unique_ptr<sim::ChallengeScript> script,
+                 const std::atomic<bool>& stop) {
   Driver out;
-  const auto set = parameters_of(flags);
-  if (!is_script(flags.controller)) {
-    out.maker = sim::challenge_controller(flags.controller, set);
-    out.parameters = sim::challenge_parameters(flags.controller);
-    for (auto& [name, value] : out.parameters) {
-      const auto given = std::ranges::find(set, name, [](const auto& one) { return one.first; });
-      if (given != set.end()) value = given->second;
-    }
+  out.script = std::move(script);
+  if (out.script) {
+    out.maker = out.script->maker(&stop);
+    out.parameters = out.script->parameters();
     return out;
   }
-  out.script =
-      std::make_unique<sim::ChallengeScript>(flags.controller, set, worker_options(program, flags.step_timeout));
-  out.maker = out.script->maker(&stop);
-  out.parameters = out.script->parameters();
+  const auto set = parameters_of(flags);
+  out.maker = sim::challenge_controller(flags.controller, set);
+  out.parameters = sim::challenge_parameters(flags.controller);
+  for (auto& [name, value] : out.parameters) {
+    const auto given = std::ranges::find(set, name, [](const auto& one) { return one.first; });
+    if (given != set.end()) value = given->second;
+  }
   return out;
 }
 
@@ -308,8 +314,9 @@ int rollout(const Program& program, const TinyPhysicsFlags& flags) {
   const std::vector<RouteFile> routes = read_routes(flags);
   const std::vector<std::string> names = trajectory_names(routes);
   const fs::path folder = fs::path(flags.out) / "trajectories";
-  const StopOnInterrupt stop;
-  const Driver driver = driver_of(program, flags, stop.requested());
+  auto script = script_of(program, flags);  // while it loads a signal ends the program at once
+  const StopOnInterrupt stop(!flags.out.empty());
+  const Driver driver = driver_of(flags, std::move(script), stop.requested());
   tell_about_device(program, program.settings["device"].value);
 
   Progress progress(!program.quiet, count_of(static_cast<int64_t>(routes.size()), "route"));

@@ -53,7 +53,7 @@ class ChallengeScript::Controller : public ChallengeController {
       fail("a batch of {} routes, at most {} with a script", routes, kMostScriptRoutes);
     }
     std::string description;
-    if (!worker_) worker_ = script_.start(description);
+    if (!worker_) worker_ = script_.start(description, stop_);
     failures_.assign(routes, {});
     check(worker_->reset(routes, stop_));
   }
@@ -100,7 +100,7 @@ ChallengeScript::ChallengeScript(fs::path file, const std::vector<std::pair<std:
   for (const auto& [name, value] : set) values[name] = value;
   set_ = values.dump();
   std::string description;
-  first_ = start(description);
+  first_ = start(description, nullptr);
   const std::optional<Json> json = parsed(description);
   if (!json || !json->is_object()) fail("{}: its worker did not describe it", file_.string());
   if (const auto error = json->find("error"); error != json->end() && error->is_string()) {
@@ -128,10 +128,10 @@ ChallengeScript::ChallengeScript(fs::path file, const std::vector<std::pair<std:
 
 ChallengeScript::~ChallengeScript() = default;
 
-std::unique_ptr<WorkerProcess> ChallengeScript::start(std::string& description) const {
+std::unique_ptr<WorkerProcess> ChallengeScript::start(std::string& description, const std::atomic<bool>* stop) const {
   const std::vector<std::string> command{options_.python, "-u", "-c", kScriptRunner, file_.string(), set_};
   auto worker = std::make_unique<WorkerProcess>(command, options_, kMostScriptRoutes * kRowWidth * sizeof(double));
-  description = worker->description(file_.string());
+  description = worker->description(file_.string(), stop);
   return worker;
 }
 

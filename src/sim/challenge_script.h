@@ -36,7 +36,7 @@ class ChallengeScript {
 
  private:
   class Controller;
-  std::unique_ptr<WorkerProcess> start(std::string& description) const;
+  std::unique_ptr<WorkerProcess> start(std::string& description, const std::atomic<bool>* stop) const;
 
   std::filesystem::path file_;
   WorkerOptions options_;

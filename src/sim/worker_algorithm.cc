@@ -41,18 +41,18 @@ std::string AlgorithmWorker::time(double& p50_us, double& p99_us, const std::ato
 WorkerAlgorithm::WorkerAlgorithm(const fs::path& file, WorkerOptions options)
     : UserAlgorithm(file), options_(std::move(options)) {
   std::string description;
-  auto worker = start(description);
+  auto worker = start(description, nullptr);
   describe(description);
   give_back(std::move(worker));
 }
 
 WorkerAlgorithm::~WorkerAlgorithm() = default;
 
-std::unique_ptr<AlgorithmWorker> WorkerAlgorithm::start(std::string& description) const {
+std::unique_ptr<AlgorithmWorker> WorkerAlgorithm::start(std::string& description, const std::atomic<bool>* stop) const {
   std::vector<std::string> command{"/proc/self/exe", kAlgorithmWorker, file().string()};
   if (file().extension() == ".py") command = {options_.python, "-u", "-c", kScriptRunner, file().string()};
   auto worker = std::make_unique<AlgorithmWorker>(command, options_);
-  description = worker->description(file().string());
+  description = worker->description(file().string(), stop);
   return worker;
 }
 
@@ -96,7 +96,7 @@ void WorkerAlgorithm::describe(const std::string& description) {
   }
 }
 
-std::unique_ptr<AlgorithmWorker> WorkerAlgorithm::take() const {
+std::unique_ptr<AlgorithmWorker> WorkerAlgorithm::take(const std::atomic<bool>* stop) const {
   {
     const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
@@ -106,7 +106,7 @@ std::unique_ptr<AlgorithmWorker> WorkerAlgorithm::take() const {
     }
   }
   std::string description;
-  return start(description);
+  return start(description, stop);
 }
 
 void WorkerAlgorithm::give_back(std::unique_ptr<AlgorithmWorker> worker) const {

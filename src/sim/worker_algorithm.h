@@ -46,11 +46,11 @@ class WorkerAlgorithm : public UserAlgorithm {
 
  private:
   class Batch;
-  // A worker that is idle, else a new one. Fails (user) if none can be started.
-  std::unique_ptr<AlgorithmWorker> take() const;
+  // A worker that is idle, else a new one. Fails (user) if none can be started; one that `stop` ended is lost.
+  std::unique_ptr<AlgorithmWorker> take(const std::atomic<bool>* stop) const;
   // For the next take(); a lost one is ended.
   void give_back(std::unique_ptr<AlgorithmWorker> worker) const;
-  std::unique_ptr<AlgorithmWorker> start(std::string& description) const;
+  std::unique_ptr<AlgorithmWorker> start(std::string& description, const std::atomic<bool>* stop) const;
   void describe(const std::string& description);
   void tell_once(const std::string& failed, int64_t worlds) const;
 

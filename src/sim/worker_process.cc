@@ -97,9 +97,10 @@ std::string WorkerProcess::ask(const std::string& line, double seconds, std::str
   return error.empty() ? reason : reason + ": " + error;
 }
 
-std::string WorkerProcess::description(const std::string& file) {
+std::string WorkerProcess::description(const std::string& file, const std::atomic<bool>* stop) {
   std::string answer;
-  if (const std::string wrong = ask("", kLoadSeconds, &answer); !wrong.empty()) fail("{}: {}", file, wrong);
+  const std::string wrong = ask("", kLoadSeconds, &answer, stop);
+  if (!wrong.empty() && !(stop && stop->load())) fail("{}: {}", file, wrong);
   return answer;
 }
 

@@ -36,7 +36,8 @@ class WorkerProcess {
   // Seen by both processes: what the worker leaves there is not trusted.
   void* memory() { return memory_; }
   // The worker's first line, which describes the program. Fails (user) with the reason if absent, naming the file.
-  std::string description(const std::string& file);
+  // `stop`: as of ask(), and empty.
+  std::string description(const std::string& file, const std::atomic<bool>* stop = nullptr);
   // Sends a line. Empty if the answer is "ok", or with `answer` begins so, which then gets it; else why not: an error
   // that the program reports, a signal, a time that is over. What was written to stderr last is in it. `stop`: the wait
   // ends when it is set, and the worker is lost.

@@ -104,7 +104,7 @@ class WorkerAlgorithm::Batch {
   // before the first one with -1.
   template <class See>
   std::string attempt(int64_t first, int64_t last, UserWorld* worlds, See see) {
-    std::unique_ptr<AlgorithmWorker> worker = algorithm_.take();
+    std::unique_ptr<AlgorithmWorker> worker = algorithm_.take(drive_.stop);
     const std::string failed = drive_with(*worker, first, last, worlds, see);
     algorithm_.give_back(std::move(worker));
     return failed.empty() ? failed : algorithm_.name() + ": " + failed;
@@ -205,7 +205,7 @@ std::pair<Trace, std::string> WorkerAlgorithm::trace(const WorldSpec& world, con
 
 std::optional<UpdateLatency> WorkerAlgorithm::latency(const WorldSpec& world, const UserDrive& drive) const {
   if (hung_ || drive.stopped()) return std::nullopt;
-  std::unique_ptr<AlgorithmWorker> worker = take();
+  std::unique_ptr<AlgorithmWorker> worker = take(drive.stop);
   AlgorithmMemory& shared = worker->memory();
   std::memset(static_cast<void*>(&shared), 0, sizeof(shared));
   std::ranges::copy(drive.parameters, shared.parameters);
