@@ -54,6 +54,7 @@ TEST(SimCompareCli, EndsWithFourOnlyForWhatIsWorse) {
   EXPECT_EQ(found.code, 4);
   EXPECT_NE(found.err.find("worse: tracking_rmse of all: 0.295 to 0.3245 m/s^2, +10.0 %"), std::string::npos)
       << found.err;
+  EXPECT_EQ(run_program("sim compare -q " + old + " " + worse).err, "");
   EXPECT_NE(found.out.find("parameter ki: 1 in A, 1.1 in B"), std::string::npos) << found.out;
   EXPECT_NE(found.out.find("worst by tracking_rmse"), std::string::npos);
   std::istringstream lines(found.out);

@@ -236,7 +236,9 @@ int compare(const Program& program, SimCompareFlags flags) {
     const auto worst = sim::drive_worst(c, files), failed = sim::drive_newly_failed(c, files);
     write(flags.page, sim::to_html(c, flags.a, flags.b, worst, failed), flags);
   }
-  for (const std::string& line : sim::regression_lines(c)) note("worse: " + plain(line));
+  if (!program.quiet) {
+    for (const std::string& line : sim::regression_lines(c)) note("worse: " + plain(line));
+  }
   return c.regressed() ? kCheckFailed : kDone;
 }
 
