@@ -566,6 +566,7 @@ TEST_F(SimAlgorithm, ANetworkDrives) {
   // The gap that it sees is by these two, whoever drives.
   EXPECT_EQ(run_program("sim run --scenarios highway_straight --planner cruise --set standstill=5" + policy).code, 0);
   expect_refused("--planner cruise --set follow_accel=1" + policy, "--set follow_accel has no effect");
+  expect_refused(policy + " --workers 2", "--workers has no effect with --algorithm " + folder.file("policy.onnx"));
   write_text(folder / "text.onnx", "no network");
   expect_refused("--algorithm " + in_quotes(folder / "text.onnx"), "text.onnx");
 }

@@ -69,9 +69,9 @@ std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program,
 namespace {
 
 void refuse_idle_sim_flags(const Program& program, const SimFlags& flags) {
-  const bool file = sim::UserAlgorithm::names_file(flags.algorithm);
+  const bool own_program = sim::UserAlgorithm::names_file(flags.algorithm) && !flags.algorithm.ends_with(".onnx");
   for (const std::string& flag : given_flags(*program.at)) {
-    if ((flag == "--step-timeout" && (!file || flags.algorithm.ends_with(".onnx"))) || (flag == "--workers" && !file)) {
+    if (!own_program && (flag == "--step-timeout" || flag == "--workers")) {
       fail("{} has no effect with --algorithm {}: it is for programs of your own (docs/algorithms.md)", flag,
            flags.algorithm);
     }
