@@ -127,6 +127,8 @@ TEST_F(SimExtractCli, WritesIntoAnEmptyFolderThatIsThere) {
 
 TEST_F(SimExtractCli, RefusesAndLeavesNothing) {
   EXPECT_EQ(run_program(command("--kind bend")).code, 2);
+  EXPECT_NE(run_program(command("--kind curve,stop --seconds 5")).err.find("--seconds has no effect"),
+            std::string::npos);
   EXPECT_EQ(run_program("sim extract /nonexistent --out " + in_quotes(folder / "courses")).code, 2);
   EXPECT_TRUE(fs::is_empty(folder.path()));
   fs::create_directory(folder / "courses");

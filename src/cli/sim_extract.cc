@@ -150,6 +150,10 @@ int extract(const Program& program, const ExtractFlags& flags) {
   if (!flags.kinds.empty()) options.kinds = split_names(flags.kinds);
   options.piece_seconds = flags.seconds;
   sim::extract_courses({}, options);  // refuses options before anything is read
+  const std::vector<std::string> given = given_flags(*program.at);
+  if (std::ranges::count(given, "--seconds") > 0 && std::ranges::count(options.kinds, "piece") == 0) {
+    fail("--seconds has no effect without --kind piece");
+  }
   const StopOnInterrupt stop;
   FolderAside folder(flags.out);
   const RouteSignals route = read_route_signals(program, flags.route, &stop.requested());
