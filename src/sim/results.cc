@@ -382,13 +382,16 @@ void ResultWriter::continue_run(const RunInfo& info) {
   const bool finished = fs::exists(folder_ / kRowsFile, none);
   const fs::path file = folder_ / (finished ? kRowsFile : kUnfinishedFile);
   const std::string text = rows_text(file);
-  rows_ = std::ssize(parse_rows(text, begun, file.string()));
+  // A machine that went down may have left less than the line of headings.
+  const bool headed = finished || !text.empty();
+  if (headed) rows_ = std::ssize(parse_rows(text, begun, file.string()));
   bytes_ = std::ssize(text);
   if (finished) return expect_all(begun, rows_, file);
   fd_ = ::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
   if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(text.size())) != 0) {
     fail("{}: cannot be written: {}", file.string(), std::strerror(errno));
   }
+  if (!headed) append(heading_line(begun));
 }
 
 ResultWriter::~ResultWriter() {

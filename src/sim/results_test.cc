@@ -81,6 +81,22 @@ TEST(Results, ContinueBehindTheLastWholeRow) {
             std::string::npos);
 }
 
+TEST(Results, ContinueWhatLostItsHeadings) {
+  const std::vector<ResultRow> rows = small_rows();
+  for (const std::string left : {"", "scenario,cate"}) {
+    const TempFolder folder;
+    ResultWriter(folder / "run", small_run(), false).add(rows);
+    std::ofstream(folder / "run" / kUnfinishedFile) << left;
+    {
+      ResultWriter writer(folder / "run", small_run(), true);
+      ASSERT_EQ(writer.rows(), 0);
+      writer.add(rows);
+      writer.finish(small_run());
+    }
+    EXPECT_EQ(read_results(folder / "run").rows, rows);
+  }
+}
+
 TEST(Results, AnotherRunIsNotContinued) {
   const TempFolder folder;
   EXPECT_NE(error_of([&] { ResultWriter(folder / "run", small_run(), true); }).find("holds no run"), std::string::npos);
