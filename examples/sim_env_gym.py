@@ -72,9 +72,10 @@ class SimEnv(VectorEnv):
             raise ValueError(self.lib.sparkpilot_sim_error().decode())
 
     def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed if isinstance(seed, int) else None)
-        if isinstance(seed, int):  # as in Gymnasium's own: one after the other
-            seed = range(seed, seed + self.num_envs)
+        one = isinstance(seed, (int, np.integer))
+        super().reset(seed=int(seed) if one else None)
+        if one:  # as in Gymnasium's own: one after the other
+            seed = range(int(seed), int(seed) + self.num_envs)
         seeds = None if seed is None else np.array(seed, np.uint64)
         mask = (options or {}).get("reset_mask")
         mask = None if mask is None else np.ascontiguousarray(mask, bool)

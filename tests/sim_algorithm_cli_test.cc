@@ -373,7 +373,9 @@ TEST_F(SimAlgorithm, AScriptIsRefusedWithItsReason) {
   refused("import nowhere_to_be_found\n", "ModuleNotFoundError");
   refused("import nowhere_to_be_found\n", "another Python is named with SPARKPILOT_PYTHON");
   refused("def reset(*a): pass\ndef update(*a): pass\nsteering = 'wheel'\n", "steering is 'wheel'");
-  refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'kp': float('nan')}\n", "no JSON");
+  refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'kp': float('nan')}\n",
+          "parameter kp is no number");
+  refused("def reset(*a): pass\ndef update(*a): pass\nparameters = 5\n", "parameters is 5, expected a dict");
   refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'time_gap': 1}\n", "every algorithm has");
   refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'a b': 1}\n", "letters, digits and _");
   refused("import sys\nsys.exit(4)\n", "exit code 4");

@@ -60,7 +60,7 @@ class Gymnasium(unittest.TestCase):
             self.assertEqual(ours.metadata["autoreset_mode"], theirs.metadata["autoreset_mode"])
             self.assertEqual(ours.observation_space, theirs.observation_space)
             self.assertEqual(ours.action_space, theirs.action_space)
-            np.testing.assert_array_equal(ours.reset(seed=5)[0], theirs.reset(seed=5)[0])
+            np.testing.assert_array_equal(ours.reset(seed=np.int64(5))[0], theirs.reset(seed=5)[0])
             ended = 0
             for step in range(120):
                 actions = np.sin(np.arange(count) + step / 10).astype(np.float32)[:, None]

@@ -51,7 +51,7 @@ class SimVectorEnv(VectorEnv):
         for name in options or {}:
             if name != "reset_mask":
                 raise InputError(f"options: there is no {name!r}, only 'reset_mask'")
-        super().reset(seed=seed if isinstance(seed, int) else None)
+        super().reset(seed=int(seed) if isinstance(seed, (int, np.integer)) else None)
         return self.worlds.reset(seed, (options or {}).get("reset_mask")), {}
 
     def step(self, actions: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Dict[str, Any]]:

@@ -53,6 +53,14 @@ std::vector<std::string> key_names() {
   return names;
 }
 
+// What may be meant by a key that there is not: mass_kg by "mass", though "base" has letters more like it.
+std::string meant_by(const std::string& word) {
+  for (const Key& key : kKeys) {
+    if (std::string_view(key.name).starts_with(word + "_")) return fmt::format(" (did you mean {}?)", key.name);
+  }
+  return did_you_mean(word, key_names());
+}
+
 const std::string& text_at(const Json& json, const std::string& key, const std::string& name) {
   if (!json.is_string() || json.get_ref<const std::string&>().size() > 200) {
     fail("{}: \"{}\": expected a text of at most 200 bytes", name, key);
@@ -102,8 +110,7 @@ Car parse_car(const std::string& text, const std::string& name) {
       const auto* known =
           std::find_if(std::begin(kKeys), std::end(kKeys), [&key = key](const Key& k) { return key == k.name; });
       if (known == std::end(kKeys)) {
-        fail("{}: \"{}\" is not a number of a car{}", name, key.substr(0, 60),
-             did_you_mean(key.substr(0, 60), key_names()));
+        fail("{}: \"{}\" is not a number of a car{}", name, key.substr(0, 60), meant_by(key.substr(0, 60)));
       }
       if (!value.is_number() || !std::isfinite(value.get<double>())) fail("{}: \"{}\": expected a number", name, key);
       known->of(car) = value.get<double>();

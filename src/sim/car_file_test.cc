@@ -42,6 +42,7 @@ TEST(CarFile, RefusesWhatIsNoCar) {
   };
   EXPECT_EQ(error(", \"steer_raito\": 14}"),
             "f.json: \"steer_raito\" is not a number of a car (did you mean steer_ratio?)");
+  EXPECT_EQ(error(", \"mass\": 5}"), "f.json: \"mass\" is not a number of a car (did you mean mass_kg?)");
   EXPECT_EQ(error(", \"mass_kg\": \"1500\"}"), "f.json: \"mass_kg\": expected a number");
   EXPECT_NE(error(", \"mass_kg\": 1.5}").find("f.json: vehicle: mass [kg] is 1.5, expected 100 to 60000"),
             std::string::npos);

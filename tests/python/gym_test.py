@@ -31,7 +31,8 @@ class Gymnasium(unittest.TestCase):
             ours, theirs = SimVectorEnv(count, mode, **OPTIONS), SyncVectorEnv([OneWorld] * count, autoreset_mode=mode)
             self.assertEqual(ours.observation_space, theirs.observation_space)
             self.assertEqual(ours.action_space, theirs.action_space)
-            np.testing.assert_array_equal(ours.reset(seed=5)[0], theirs.reset(seed=5)[0])
+            np.testing.assert_array_equal(ours.reset(seed=np.int64(5))[0], theirs.reset(seed=5)[0])
+            self.assertEqual(ours.np_random_seed, 5)
             ended = 0
             for step in range(60):
                 actions = np.sin(np.arange(count) + step / 10).astype(np.float32)[:, None]
