@@ -166,7 +166,7 @@ TEST_F(SimAlgorithm, NamesTheWorldsInWhichALibraryFails) {
   expect_guilty(faulty(3), good, beyond, "exit code 3");
   expect_guilty(faulty(5), good, beyond, "gave a lateral command of nan");
   expect_guilty(faulty(6), good, beyond, "gave a lateral command of -inf");
-  expect_guilty(faulty(7), good, beyond, "faulty.so: exception: no way, in update at");
+  expect_guilty(faulty(7), good, beyond, "faulty.so: exception: no way\xef\xbf\xbd, in update at");
   for (const sim::ResultRow& row : faulty(8).rows) EXPECT_TRUE(row.values[0]) << row.reason;
   for (const sim::ResultRow& row : faulty(9).rows) EXPECT_NE(row.reason.find("at 0.00 s gave"), std::string::npos);
   for (const sim::ResultRow& row : faulty(100).rows) {

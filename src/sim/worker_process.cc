@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "sim/algorithm_memory.h"
+#include "sim/csv.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -82,7 +83,7 @@ std::string WorkerProcess::ask(const std::string& line, double seconds, std::str
         return {};
       }
       if (said == "ok" && !answer) return {};
-      if (said.starts_with("error ")) return one_line(said.substr(6, 1000));
+      if (said.starts_with("error ")) return valid_utf8(one_line(said.substr(6, 1000)));
       reason = "answered what it should not";
       break;
     case ChildProcess::Answer::late:
@@ -94,7 +95,7 @@ std::string WorkerProcess::ask(const std::string& line, double seconds, std::str
   }
   lost_ = true;
   const std::string error = process_->last_error();
-  return error.empty() ? reason : reason + ": " + error;
+  return error.empty() ? reason : reason + ": " + valid_utf8(error);
 }
 
 std::string WorkerProcess::description(const std::string& file, const std::atomic<bool>* stop) {

@@ -42,7 +42,7 @@ void misbehave(SparkpilotOutput* out) {
     case 4: pause(); std::abort();
     case 5: out->lateral = std::numeric_limits<float>::quiet_NaN(); break;
     case 6: out->lateral = -std::numeric_limits<float>::infinity(); break;
-    case 7: throw std::runtime_error("no\nway");
+    case 7: throw std::runtime_error("no\nway\xff");
     case 8: out->lateral = 1e38f; break;  // far beyond the limit, which is allowed
     default: break;
   }
