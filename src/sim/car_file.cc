@@ -75,8 +75,10 @@ void check_sources(const Json& json, const std::string& name) {
 
 Json json_of(const std::string& text, const std::string& name) {
   try {
-    auto json = parse_bounded(text);
+    std::string twice;
+    auto json = parse_bounded(text, &twice);
     if (!json) fail("{}: nested too deeply", name);
+    if (!twice.empty()) fail("{}: \"{}\" is there twice", name, twice.substr(0, 60));
     if (!json->is_object()) fail("{}: expected a JSON object of a car's numbers", name);
     return std::move(*json);
   } catch (const nlohmann::json::exception&) {

@@ -49,6 +49,7 @@ TEST(CarFile, RefusesWhatIsNoCar) {
   EXPECT_NE(error(", \"steering_delay_s\": 170}").find("steering.delay [s] is 170"), std::string::npos);
   EXPECT_NE(error(", \"drive_compensated\": 1.5}").find("powertrain.compensated is 1.5"), std::string::npos);
   EXPECT_NE(error(", \"base\": \"lorry\"}").find("f.json: \"base\": vehicle: no preset \"lorry\""), std::string::npos);
+  EXPECT_EQ(error(", \"mass_kg\": 1500, \"mass_kg\": 1600}"), "f.json: \"mass_kg\" is there twice");
   EXPECT_EQ(error(", \"sources\": 1}"), "f.json: \"sources\": expected an object of texts");
   EXPECT_NE(error("").find("is not JSON"), std::string::npos);
   EXPECT_NE(error_of([] { parse_car("{}", "f.json"); }).find("expected \"format\""), std::string::npos);
