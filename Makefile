@@ -97,7 +97,7 @@ test-package: ## install that package in a fresh root, use it without a network,
 test-reproducible: ## build and pack the last commit twice, in two folders: the same bytes
 	@JOBS=$(JOBS) scripts/test_reproducible.sh $(CLONE)
 
-test-release: ## build and run the unit tests in a root of another release, SUITE=trixie (as root; needs network)
+test-release: ## build and run the tests in a root of another release, SUITE=trixie or noble (as root; needs network)
 	@scripts/install_deps.sh package
 	@scripts/test_release.sh $(SUITE)
 

@@ -7,7 +7,7 @@
 # Runs as root or through sudo; where neither works it prints the command to run.
 # Exit codes: 0 everything is there, 2 it is not and cannot be installed, 4 --check found something missing.
 #
-# Made for Debian 12 (amd64), and run on Debian 13. Ubuntu 24.04 and DGX OS 7 have packages of the same names; it has not been run there yet.
+# Made for Debian 12 (amd64), and run on Debian 13 and Ubuntu 24.04. DGX OS 7 has Ubuntu's packages; it has not been run there yet.
 set -euo pipefail
 
 packages_of() {
