@@ -59,10 +59,9 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
   EXPECT_NE(said.find("words     passed in"), std::string::npos) << said;
 
   ASSERT_EQ(shell(gpu, GPU_CHECK " table " + (out / "gpu_check.json").string()), 0);
-  for (const char* line :
-       {"**NVIDIA ", "**Emulated: its times mean nothing.**", "| words | passed; with --tiny |",
-        "| run of one empty kernel | ", "| tiny_driving_policy_v0.10.0 | GPU | fp16 | ", "| torque saturating | 64 | ",
-        "| other_plant.onnx pid | 6 | "})
+  for (const char* line : {"**NVIDIA ", "**Emulated: its times mean nothing.**", "| words | passed; with --tiny |",
+                           "| run of one empty kernel | ", "| tiny_driving_policy_v0.10.0 | GPU | fp16 | ",
+                           "| torque saturating | 64 | ", "| other_plant.onnx pid | 6 | "})
     EXPECT_NE(said.find(line), std::string::npos) << line << "\n" << said;
 }
 

@@ -73,8 +73,8 @@ typedef struct {
 int32_t sparkpilot_sim_version(void);
 /* Of the last call of this thread that failed; "" before the first. */
 const char* sparkpilot_sim_error(void);
-/* What kind of fault that was: 0 before the first, 1 a bug of the library, 2 an argument or how it is used, 3 the GPU, its
- * driver, or a processor that lacks instructions. */
+/* What kind of fault that was: 0 before the first, 1 a bug of the library, 2 an argument or how it is used, 3 the GPU,
+ * its driver, or a processor that lacks instructions. */
 int32_t sparkpilot_sim_error_kind(void);
 
 void sparkpilot_sim_default_options(sparkpilot_sim_options* options);

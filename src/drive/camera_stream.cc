@@ -34,9 +34,9 @@ void copy(const YuvView& from, YuvImage& to) {
 }  // namespace
 
 struct CameraStream::Impl {
-  Impl(std::filesystem::path video, const Camera& recorded, const std::vector<IndexedFrame>& frames,
+  Impl(const std::filesystem::path& video, const Camera& recorded, const std::vector<IndexedFrame>& frames,
        const Timeline& log, const StreamOptions& o, uint64_t start)
-      : reader(std::move(video), o.decode_threads),
+      : reader(video, o.decode_threads),
         camera(recorded.scaled(reader.width(), reader.height())),
         index(frames),
         timeline(log),
@@ -169,9 +169,10 @@ struct CameraStream::Impl {
   std::thread thread;
 };
 
-CameraStream::CameraStream(std::filesystem::path video, const Camera& camera, const std::vector<IndexedFrame>& index,
-                           const Timeline& timeline, const StreamOptions& options, uint64_t start_ns)
-    : impl_(new Impl(std::move(video), camera, index, timeline, options, start_ns)) {}
+CameraStream::CameraStream(const std::filesystem::path& video, const Camera& camera,
+                           const std::vector<IndexedFrame>& index, const Timeline& timeline,
+                           const StreamOptions& options, uint64_t start_ns)
+    : impl_(new Impl(video, camera, index, timeline, options, start_ns)) {}
 CameraStream::~CameraStream() = default;
 std::optional<PreparedFrame> CameraStream::next() { return impl_->queue.take(); }
 int CameraStream::width() const { return impl_->reader.width(); }

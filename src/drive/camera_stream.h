@@ -51,7 +51,7 @@ class CameraStream {
  public:
   // `index` may be empty: frames are then numbered from `first_id` on, 50 ms apart, beginning at `start_ns`. `timeline`
   // must outlive the stream. Fails (user) if the video cannot be opened.
-  CameraStream(std::filesystem::path video, const Camera& camera, const std::vector<IndexedFrame>& index,
+  CameraStream(const std::filesystem::path& video, const Camera& camera, const std::vector<IndexedFrame>& index,
                const Timeline& timeline, const StreamOptions& options, uint64_t start_ns = 0);
   ~CameraStream();
   CameraStream(const CameraStream&) = delete;

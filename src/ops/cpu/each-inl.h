@@ -1,5 +1,5 @@
-// Loops whose indices are constants from the start: the compiler keeps an array in registers only if nothing else indexes
-// it. Include it inside a foreach_target file.
+// Loops whose indices are constants from the start: the compiler keeps an array in registers only if nothing else
+// indexes it. Include it inside a foreach_target file.
 #if defined(SPARKPILOT_EACH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARKPILOT_EACH_INL_H_
 #undef SPARKPILOT_EACH_INL_H_

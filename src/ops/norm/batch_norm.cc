@@ -57,13 +57,19 @@ struct BatchNorm {
     if (!spatial) reduced = {0};
   }
 
+  // No channels are none, not as many as before.
+  ValueId reshaped(ValueId v, const Shape& shape) {
+    const Attributes none = shape.elements() == 0 ? Attributes{{"allowzero", int64_t{1}}} : Attributes();
+    return b.add("Reshape", {v, b.ints(shape.dims())}, none);
+  }
+
   ValueId parameter(size_t input) {
     const Shape& shape = b.shape(e.in(input));
     if (shape.elements() != column.elements()) {
       fail("input {} has shape {}, expected {} elements for data of {}", input, shape.str(), column.elements(),
            x.str());
     }
-    return b.add("Reshape", {cast(b, e.in(input), compute), b.ints(column.dims())});
+    return reshaped(cast(b, e.in(input), compute), column);
   }
 
   ValueId inverse_deviation(ValueId v) {
@@ -72,7 +78,7 @@ struct BatchNorm {
   }
 
   ValueId as_parameter(ValueId v, size_t like) {
-    return cast(b, b.add("Reshape", {v, b.ints(b.shape(e.in(like)).dims())}), b.dtype(e.in(like)));
+    return cast(b, reshaped(v, b.shape(e.in(like))), b.dtype(e.in(like)));
   }
 
   ValueId running(ValueId old, ValueId now, size_t like) {
@@ -134,9 +140,10 @@ std::vector<ValueId> expand_mean_variance(ExpandContext& e) {
 }
 
 std::vector<OpCase> batch_cases() {
-  const auto c = CaseInput::of({5}), positive = CaseInput::range({5}, 0.5, 2);
+  const auto c = CaseInput::of({5}), positive = CaseInput::range({5}, 0.5, 2), none = CaseInput::of({0});
   const Attributes training{{"training_mode", int64_t{1}}, {"momentum", 0.7f}};
   return {{"inference", {CaseInput::of({3, 5, 4, 7}), c, c, c, positive}, {}},
+          {"no channels", {CaseInput::of({2, 0, 3}), none, none, none, none}, {}},
           {"training", {CaseInput::of({3, 5, 4, 7}), c, c, c, positive}, training, 3},
           {"matrix", {CaseInput::of({7, 5}), c, c, c, positive}, training, 1}};
 }

@@ -33,7 +33,7 @@ namespace sparkpilot::drive {
 // clang-format on
 
 struct Ffmpeg {
-#define SPARKPILOT_MEMBER(name) decltype(&::name) name = nullptr;
+#define SPARKPILOT_MEMBER(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses)
   SPARKPILOT_AVFORMAT_FUNCTIONS(SPARKPILOT_MEMBER)
   SPARKPILOT_AVCODEC_FUNCTIONS(SPARKPILOT_MEMBER)
   SPARKPILOT_AVUTIL_FUNCTIONS(SPARKPILOT_MEMBER)

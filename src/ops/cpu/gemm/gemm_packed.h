@@ -1,5 +1,5 @@
-// Matrix products by the project's kernel of which B is known in a run only, as in training: it is packed in the workspace
-// first. f32.
+// Matrix products by the project's kernel of which B is known in a run only, as in training: it is packed in the
+// workspace first. f32.
 #pragma once
 
 #include "ops/cpu/onednn/gemm_onednn.h"

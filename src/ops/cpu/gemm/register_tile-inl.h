@@ -110,8 +110,8 @@ struct Sums {
     }
 #endif
 #if HWY_TARGET == HWY_AVX2
-    // Four depths a turn in the largest tile: a core that runs another thread besides fetches so few instructions a cycle
-    // that those of the loop itself cost time.
+    // Four depths a turn in the largest tile: a core that runs another thread besides fetches so few instructions a
+    // cycle that those of the loop itself cost time.
     if constexpr (kVecs == 4 && kRows == Tile::max_rows(4)) {
       for (; p + 4 <= depth; p += 4, b += 4 * kPanel) {
         step(rows, p, b);
