@@ -390,7 +390,8 @@ void add_compare(Program& program, Command app) {
       .type_name("DIR");
   command.add_flag("--video", flags->route.video,
                    "of drives, with --out: also a film with both paths on the same frames");
-  add_number(command, "--limit", flags->route.limit, "of --route: only the first N frames of each segment");
+  add_number(command, "--limit", flags->route.limit,
+             "of --route: only the first N frames of each segment, in the state of a whole drive");
   command.add_flag("--qcamera", flags->route.qcamera, "of --route: drive qcamera.ts even if fcamera.hevc exists");
   command.add_flag("--no-wide", flags->route.no_wide, "of --route: use the road camera instead of the wide one");
   add_setting(program, command, "data");

@@ -417,7 +417,8 @@ void add_drive(Program& program, Command app) {
              "sampling of frames, instead of the era's: bilinear or nearest", "HOW");
   add_number(command, "--focal-length", flags->focal_length,
              "focal length of the road camera in pixels, if the log does not tell", "PX");
-  add_number(command, "--limit", flags->limit, "only the first N frames of each segment");
+  add_number(command, "--limit", flags->limit,
+             "only the first N frames of each segment, in the state of a whole drive");
   command
       .add_option("--reference", flags->reference,
                   "compare with another run's folder or log, or with `recorded` (the log); exit code 4 if they differ")
