@@ -269,15 +269,19 @@ class Narrowing {
     return true;
   }
   // f16 ends at 6e-8 below: an epsilon that keeps a divisor from zero would be zero. What is computed of it up to the
-  // next product stays in f32, too.
+  // next product stays in f32, too; the epsilon may be a number in a product's own epilogue.
   bool holds_little(const Node& node) const {
     if (narrow_ == DType::bf16) return false;
-    return std::ranges::any_of(node.inputs, [this](ValueId input) {
-      const Tensor* constant = graph_.constant(input);
-      if (!constant || constant->dtype() != DType::f32) return little_.contains(input);
+    const bool product = node.op->traits.product;
+    for (size_t i = product ? 2 : 0; i < node.inputs.size(); ++i) {
+      const Tensor* constant = graph_.constant(node.inputs[i]);
+      if (product && !(constant && constant->elements() == 1)) continue;
+      if (little_.contains(node.inputs[i])) return true;
+      if (!constant || constant->dtype() != DType::f32) continue;
       const float largest = largest_of(*constant);
-      return largest > 0 && static_cast<float>(Half(largest)) == 0;
-    });
+      if (largest > 0 && static_cast<float>(Half(largest)) == 0) return true;
+    }
+    return false;
   }
   // Attention computes in f32 too, on inputs that have been rounded already; its mask may have any type.
   bool attends_in_16_bits(const Node& node) {
@@ -307,16 +311,17 @@ class Narrowing {
   bool wants_16_bits(NodeId id) {
     const Node& node = graph_.node(id);
     if (has_bodies(node) || !fits(node)) return false;
-    if (node.op->traits.product) return !is_head(id) && has_kernel(node);
-    if (node.op->traits.norm) return keeps_16_bits(node);
-    if (node.op->traits.attention) return !is_head(id) && attends_in_16_bits(node);
-    if (!node.op->traits.elementwise && !node.op->traits.picks) return false;
-    if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
-    if (training_) return rounds_little(node);
-    if (holds_little(node)) {
+    const bool stands_between = node.op->traits.elementwise || node.op->traits.picks;
+    if (!training_ && (node.op->traits.product || stands_between) && holds_little(node)) {
       little_.insert(node.outputs.begin(), node.outputs.end());
       return false;
     }
+    if (node.op->traits.product) return !is_head(id) && has_kernel(node);
+    if (node.op->traits.norm) return keeps_16_bits(node);
+    if (node.op->traits.attention) return !is_head(id) && attends_in_16_bits(node);
+    if (!stands_between) return false;
+    if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
+    if (training_) return rounds_little(node);
     return std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](ValueId input) { return is_narrow(input) && !graph_.constant(input); });
   }

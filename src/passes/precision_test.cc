@@ -168,6 +168,30 @@ TEST(SetPrecision, Fp16LeavesEpsilonsInF32) {
   }
 }
 
+// The same where the product before it has taken the epsilon; a bias of such numbers is none.
+TEST(SetPrecision, Fp16LeavesProductsThatAddEpsilonsInF32) {
+  for (const bool bias : {false, true}) {
+    Net n;
+    const ValueId x = n.op("sparkpilot::Gemm", {n.input("x", {4, 16}), n.weight({16, 16}, 1)});
+    const Tensor little = random_tensor(bias ? Shape{16} : Shape{}, 3, DType::f32, 1e-9);
+    const ValueId weights = n.weight({16, 16}, 2), constant = n.b.constant(little);
+    const ValueId sum =
+        bias ? n.op("sparkpilot::Gemm", {x, weights, constant})
+             : n.op("sparkpilot::Gemm", {x, weights, ValueId{}, constant}, {{"epilogue", Texts{"add:3"}}});
+    n.output(n.op("sparkpilot::Gemm", {n.op("Log", {sum}), n.weight({16, 8}, 4)}));
+    infer(n.graph);
+    widen_to_fp32(n.graph);
+    narrow_from_fp32(n.graph, Precision::fp16, {.device = Device::cuda});
+    infer(n.graph);
+    std::vector<DType> products;
+    for (const NodeId id : n.graph.order()) {
+      if (!is_op(n.graph.node(id), "sparkpilot::Gemm")) continue;
+      products.push_back(n.graph.value(n.graph.node(id).outputs[0]).dtype);
+    }
+    EXPECT_EQ(products, (std::vector<DType>{DType::f16, bias ? DType::f16 : DType::f32, DType::f16}));
+  }
+}
+
 // For GPUs a product of one row has its weights in 16 bits and its row in f32; one of two rows, all in 16 bits. A head
 // in bf16 has nothing in 16 bits.
 TEST(SetPrecision, OneRowStaysInF32ForGpus) {
