@@ -149,7 +149,8 @@ class Differentiation {
       if (axis < more || (shape[axis - more] == 1 && from[axis] != 1)) axes.push_back(axis);
     }
     if (!axes.empty()) flow = b_.add("ReduceSum", {flow, b_.ints(axes)}, {{"keepdims", int64_t{0}}});
-    if (!(b_.shape(flow) == shape)) flow = b_.add("Reshape", {flow, b_.ints(shape.dims())});
+    if (!(b_.shape(flow) == shape))
+      flow = b_.add("Reshape", {flow, b_.ints(shape.dims())}, {{"allowzero", int64_t{1}}});
     return flow;
   }
 
