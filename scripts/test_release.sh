@@ -4,9 +4,9 @@
 #   scripts/test_release.sh [SUITE]       as root; by default trixie (Debian 13: g++ 14, oneDNN 3, Highway 1.2);
 #                                         noble is Ubuntu 24.04, of which DGX OS 7 is made (g++ 13, oneDNN 3, Highway 1.0)
 #
-# MIRROR: where its packages are, by default Debian's, for noble Ubuntu's. KEEP=DIR makes the root there and leaves it; one that is there is used
-# again, with what it has built. JOBS: 2. Takes about an hour on two cores. Without nvcc, unless the root has one. Ubuntu's
-# signatures are checked where its key ring is installed.
+# MIRROR: where its packages are, by default Debian's, for noble Ubuntu's. KEEP=DIR makes the root there and leaves it; one that
+# is there is used again, with what it has built. JOBS: 2. Takes about an hour on two cores. Without nvcc, unless the root has
+# one. Ubuntu's signatures are checked where its key ring is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=${1:-trixie}

@@ -152,9 +152,7 @@ compare::ComparisonPage compare_read(const std::vector<compare::Drive>& drives, 
 }
 
 Json to_json(const compare::ComparisonPage& page) {
-  std::vector<const compare::Drive*> drives{page.first};
-  for (const compare::ComparedDrive& one : page.others) drives.push_back(one.drive);
-  const std::vector<compare::AgainstDrive> errors = compare::against_drive(drives);
+  const std::vector<compare::AgainstDrive> errors = compare::against_drive(page.drives());
   Json document{{"drives", Json::array({drive_json(*page.first, {}, errors[0])})}};
   for (size_t i = 0; i < page.others.size(); ++i) {
     const compare::ComparedDrive& one = page.others[i];
@@ -166,9 +164,7 @@ Json to_json(const compare::ComparisonPage& page) {
 }
 
 void print_comparison(const compare::ComparisonPage& page) {
-  std::vector<const compare::Drive*> drives{page.first};
   for (const compare::ComparedDrive& one : page.others) {
-    drives.push_back(one.drive);
     print(fmt::format("{} against {}: {} in both, {} only here, {} only there\n\n", one.drive->name, page.first->name,
                       count_of(one.terms.frames, "frame"), one.terms.only_ours, one.terms.only_reference));
     print(text_of(compare::terms_table(one.terms)) + "\n" + text_of(compare::decisions_table(one.terms)) + "\n");
@@ -179,7 +175,7 @@ void print_comparison(const compare::ComparisonPage& page) {
     for (auto& row : fields.rows) table.add(std::move(row));
     if (!fields.rows.empty()) print(table.str() + "\n");
   }
-  print(text_of(compare::against_drive_table(drives)));
+  print(text_of(compare::against_drive_table(page.drives())));
 }
 
 // Draws the worst moments and, if asked for, the film; writes the page.

@@ -203,6 +203,12 @@ std::vector<drive::Headline> headlines(const ComparedDrive& other) {
 
 }  // namespace
 
+std::vector<const Drive*> ComparisonPage::drives() const {
+  std::vector<const Drive*> out{first};
+  for (const ComparedDrive& other : others) out.push_back(other.drive);
+  return out;
+}
+
 void add_table(drive::Page& page, const Rows& table, const std::string& caption) {
   if (table.size() > 1) page.table(table[0], {table.begin() + 1, table.end()}, caption);
 }
@@ -248,8 +254,7 @@ Rows against_drive_table(const std::vector<const Drive*>& drives) {
 }
 
 std::string to_html(const ComparisonPage& what) {
-  std::vector<const Drive*> drives{what.first};
-  for (const ComparedDrive& other : what.others) drives.push_back(other.drive);
+  const std::vector<const Drive*> drives = what.drives();
   const TimeAxis time(drives);
   drive::Page page("Comparison of drives", what.first->route.empty() ? what.first->name : what.first->route);
   if (what.others.size() == 1) page.figures(headlines(what.others[0]));

@@ -30,6 +30,8 @@ struct ComparisonPage {
   std::vector<std::string> beyond = {};              // limits that do not hold
   std::vector<std::string> notes = {};
   std::string version;
+
+  std::vector<const Drive*> drives() const;  // the first, then the others
 };
 
 // One HTML file that needs nothing else but the films that it links to.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot::batch_norm_ops {
@@ -57,19 +58,13 @@ struct BatchNorm {
     if (!spatial) reduced = {0};
   }
 
-  // No channels are none, not as many as before.
-  ValueId reshaped(ValueId v, const Shape& shape) {
-    const Attributes none = shape.elements() == 0 ? Attributes{{"allowzero", int64_t{1}}} : Attributes();
-    return b.add("Reshape", {v, b.ints(shape.dims())}, none);
-  }
-
   ValueId parameter(size_t input) {
     const Shape& shape = b.shape(e.in(input));
     if (shape.elements() != column.elements()) {
       fail("input {} has shape {}, expected {} elements for data of {}", input, shape.str(), column.elements(),
            x.str());
     }
-    return reshaped(cast(b, e.in(input), compute), column);
+    return Term(b, cast(b, e.in(input), compute)).as(column);
   }
 
   ValueId inverse_deviation(ValueId v) {
@@ -78,7 +73,7 @@ struct BatchNorm {
   }
 
   ValueId as_parameter(ValueId v, size_t like) {
-    return cast(b, reshaped(v, b.shape(e.in(like))), b.dtype(e.in(like)));
+    return cast(b, Term(b, v).as(b.shape(e.in(like))), b.dtype(e.in(like)));
   }
 
   ValueId running(ValueId old, ValueId now, size_t like) {
